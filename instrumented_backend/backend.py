@@ -1,0 +1,125 @@
+"""The backend: Inductor's ``compile_fx``, each graph observed while it compiles and runs.
+
+Start here. `instrumented` is what Dynamo calls with a graph. Around `compile_fx` it opens a record
+(`Session.open_graph`), gives the graph the counters that its compilation moves
+(`Session.compiling`), and returns Inductor's function in a region that counts and marks its calls
+(`ObservedGraph.forward`).
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+import torch._dynamo  # noqa: F401  (a backend is of no use without it, and the session listens)
+
+from instrumented_backend import settings, torch_compat
+from instrumented_backend.logs import configure_logging
+from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.session import Session
+from instrumented_backend.records import Report
+from instrumented_backend.report.deliver import deliver
+
+_settings = settings.load()
+_session = Session(lambda report: deliver(report, _settings))
+
+
+class InstrumentedInductor(torch._TorchCompileInductorWrapper):
+    """What ``torch.compile`` builds for Inductor, with our name: same modes, options, checks."""
+
+    compiler_name = torch_compat.BACKEND_NAME
+
+    def __call__(
+        self, model_: Any, inputs_: Any, *, config_patches: dict[str, Any] | None = None
+    ) -> Callable[..., Any]:
+        name = getattr(self, "name", None)  # from torch 2.12
+        return _compile(model_, inputs_, {**self.config, **(config_patches or {})}, name)
+
+    def __eq__(self, other: object) -> bool:
+        # Or a function compiled by plain Inductor would be taken for one of ours.
+        return isinstance(other, InstrumentedInductor) and super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]  # as in the base class
+
+
+def instrumented(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    mode: str | None = None,
+    options: dict[str, Any] | None = None,
+    name: str | None = None,
+    config_patches: dict[str, Any] | None = None,
+) -> Callable[..., Any]:
+    """Compile ``gm`` as Inductor does, observed; ``torch.compile``'s ``backend=`` takes this.
+
+    ``mode``, ``options`` and ``name`` are those of ``torch.compile``; a mode or option that
+    Inductor doesn't have raises its RuntimeError.
+    """
+    wrapper = InstrumentedInductor(mode, options, None)
+    return _compile(gm, example_inputs, {**wrapper.config, **(config_patches or {})}, name)
+
+
+def _compile(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], config: dict[str, Any], name: str | None
+) -> Callable[..., Any]:
+    from torch._inductor.compile_fx import compile_fx
+
+    keywords = torch_compat.compile_fx_keywords(name)
+    if _settings.disable:
+        return compile_fx(gm, example_inputs, config_patches=config, **keywords)
+    graph = _session.open_graph(gm, example_inputs, name, config)
+    with _session.compiling(graph):
+        compiled = compile_fx(
+            gm,
+            example_inputs,
+            inner_compile=_observed_inner_compile(graph),
+            config_patches=config,
+            **keywords,
+        )
+    return torch_compat.wrap_compiled(compiled, graph.forward)
+
+
+def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
+    """Inductor's step for one post-AOT graph. A backward may come here long after the forward."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    @functools.wraps(compile_fx_inner)
+    def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+        with _session.compiling(graph):
+            compiled = compile_fx_inner(gm, example_inputs, **kwargs)
+        if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
+            compiled = graph.backward(compiled)
+        return compiled
+
+    return inner_compile
+
+
+def report() -> Report:
+    """What has been observed so far in this process."""
+    return _session.report()
+
+
+def reset() -> None:
+    """Start afresh: forget calls, breaks, recompiles, compile times, counters and notes.
+
+    Graphs that were compiled before are listed again once they are called, with the calls since.
+    """
+    _session.reset()
+
+
+def _as_instrumented(backend: Any) -> Any:
+    """Replace torch.compile's plain wrapper of our function by Inductor's own kind of wrapper."""
+    if getattr(backend, "compiler_fn", None) is instrumented:
+        options = dict(backend.kwargs)
+        name = options.pop("name", None)
+        wrapper = InstrumentedInductor(options.get("mode"), options.get("options"), backend.dynamic)
+        wrapper.name = name
+        return wrapper
+    return backend
+
+
+torch_compat.patch_backend_lookup(_as_instrumented)
+if not _settings.disable:
+    configure_logging(_settings.log)
+    _session.start()

@@ -1,0 +1,1 @@
+"""Reads the code that Inductor generated; never runs it."""

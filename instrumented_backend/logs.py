@@ -1,0 +1,24 @@
+"""The package's logger, which the program's own logging configuration outranks."""
+
+import logging
+import sys
+
+LOGGER = "instrumented_backend"
+
+
+class _StderrUnlessConfigured(logging.StreamHandler):  # type: ignore[type-arg]
+    """Writes to stderr, unless the program has given the root logger handlers of its own."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not logging.getLogger().handlers:
+            self.stream = sys.stderr  # as it is now: programs and test runners replace it
+            super().emit(record)
+
+
+def configure_logging(level: str) -> None:
+    """Set the level of the ``instrumented_backend`` logger and let its lines reach stderr."""
+    logger = logging.getLogger(LOGGER)
+    logger.setLevel(level.upper())
+    handler = _StderrUnlessConfigured()
+    handler.setFormatter(logging.Formatter("instrumented: %(levelname)s: %(message)s"))
+    logger.addHandler(handler)

@@ -1,0 +1,1 @@
+"""Watches a program that uses torch.compile and keeps what it sees as records; prints nothing."""

@@ -1,0 +1,128 @@
+"""Calls one function when the process ends, however it ends, and leaves the ending as it was."""
+
+import atexit
+import ctypes
+import multiprocessing
+import multiprocessing.util
+import os
+import signal
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+# After the program's own finalizers, which have higher priorities (the default is 0).
+_FINALIZE_LAST = -1000
+
+
+class ExitHooks:
+    """Runs ``on_exit`` once: at interpreter exit, or when SIGTERM would kill the process.
+
+    Exceptions, ``sys.exit`` and SIGINT end in ``atexit``. SIGTERM does not: where the program
+    has no handler of its own, ours reports and then lets the signal kill the process as it
+    would have. A thread does that work, woken through a pipe by the signal itself, because the
+    main thread can be inside a long native call, in which Python handlers don't run.
+
+    ``on_fork`` runs in a forked child, which starts without these hooks.
+    """
+
+    def __init__(self, on_exit: Callable[[], None], on_fork: Callable[[], None]) -> None:
+        self._on_exit = on_exit
+        self._on_fork = on_fork
+        self._lock = threading.Lock()
+        self._installed = False
+        self._done = False
+        self._watching_pipe: tuple[int, int] | None = None
+        self._forking = threading.local()
+        os.register_at_fork(
+            before=self._before_fork,
+            after_in_parent=self._after_fork_in_parent,
+            after_in_child=self._after_fork_in_child,
+        )
+
+    def install(self) -> str | None:
+        """Arrange for the exit, once a process; returns what could not be arranged, or None."""
+        if self._installed:
+            return None
+        self._installed = True
+        atexit.register(self.run)
+        if multiprocessing.parent_process() is not None:
+            # multiprocessing ends its forked children with os._exit, past atexit.
+            multiprocessing.util.Finalize(None, self.run, exitpriority=_FINALIZE_LAST)
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+            return None
+        if threading.current_thread() is not threading.main_thread():
+            return "no report on SIGTERM: the first torch.compile was not in the main thread"
+        self._watch_sigterm()
+        return None
+
+    def run(self) -> None:
+        with self._lock:
+            if self._done:
+                return
+            self._done = True
+        self._on_exit()
+
+    def _watch_sigterm(self) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        if previous != -1:
+            signal.set_wakeup_fd(previous)  # an event loop's; then only the handler below wakes us
+        self._watching_pipe = reader, writer
+        threading.Thread(
+            target=self._die_of_sigterm, args=(reader,), name="instrumented-sigterm", daemon=True
+        ).start()
+        signal.signal(signal.SIGTERM, self._handle_sigterm)
+
+    def _handle_sigterm(self, signum: int, frame: FrameType | None) -> None:
+        assert self._watching_pipe is not None
+        os.write(self._watching_pipe[1], bytes([signum]))
+
+    def _die_of_sigterm(self, reader: int) -> None:
+        while True:
+            signals = os.read(reader, 64)
+            if not signals:
+                return  # the pipe was closed: this is a forked child
+            # Other signals come through the pipe too, and the program may have its own handler
+            # for SIGTERM by now.
+            if signal.SIGTERM in signals and signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
+                break
+        try:
+            self.run()
+        finally:
+            # signal.signal works in the main thread only, which may never come back to Python.
+            libc = ctypes.CDLL(None)
+            libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+            libc.signal(int(signal.SIGTERM), None)  # SIG_DFL is the null pointer
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    # A child between fork and the hook below would write its SIGTERM into our pipe.
+
+    def _before_fork(self) -> None:
+        if self._watching_pipe is not None:
+            self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def _after_fork_in_parent(self) -> None:
+        self._restore_mask()
+
+    def _after_fork_in_child(self) -> None:
+        self._lock = threading.Lock()
+        self._installed = self._done = False
+        atexit.unregister(self.run)
+        if self._watching_pipe is not None:
+            reader, writer = self._watching_pipe
+            self._watching_pipe = None
+            wakeup = signal.set_wakeup_fd(-1)
+            if wakeup not in (writer, -1):
+                signal.set_wakeup_fd(wakeup)  # not ours: the child inherits it as without us
+            if signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.close(reader)
+            os.close(writer)
+        self._restore_mask()
+        self._on_fork()
+
+    def _restore_mask(self) -> None:
+        mask = self._forking.__dict__.pop("mask", None)
+        if mask is not None:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)

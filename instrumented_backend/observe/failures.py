@@ -1,0 +1,59 @@
+"""The one place where failures of our own end up, so that they never reach the program."""
+
+import logging
+import os
+import threading
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+MAX_NOTES = 100
+
+log = logging.getLogger("instrumented_backend")
+
+
+class Failures:
+    """Notes on what could not be observed; each is said once on stderr and kept in the report."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._notes: dict[str, None] = {}  # ordered, without repeats
+
+    @property
+    def notes(self) -> list[str]:
+        with self._lock:
+            return list(self._notes)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._notes.clear()
+
+    def after_fork(self) -> None:
+        """In the child: the lock may have been held by a thread that exists no more."""
+        self._lock = threading.Lock()
+        self.clear()
+
+    def note(self, text: str) -> None:
+        """Keep a remark for the report; silent."""
+        with self._lock:
+            if len(self._notes) < MAX_NOTES:
+                self._notes.setdefault(text)
+
+    @contextmanager
+    def guard(self, what: str) -> Iterator[None]:
+        """Lose ``what`` instead of raising, where an observer of ours fails in this block."""
+        try:
+            yield
+        except Exception as error:
+            frame = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+            self._lost(f"lost: {what}: {type(error).__name__}: {error} ({place})")
+            log.debug("%s", what, exc_info=error)
+
+    def _lost(self, text: str) -> None:
+        with self._lock:
+            known = text in self._notes or len(self._notes) >= MAX_NOTES
+            if not known:
+                self._notes[text] = None
+        if not known:
+            log.warning("%s", text)

@@ -1,0 +1,138 @@
+"""One captured graph while the program runs: its record, its counts, its regions."""
+
+import functools
+import itertools
+import operator
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe.counters import Counts
+from instrumented_backend.observe.reasons import sentence
+from instrumented_backend.records import GraphRecord
+
+if TYPE_CHECKING:
+    import torch
+
+FORWARD_REGION = "TORCHDYNAMO"
+BACKWARD_REGION = "TORCHDYNAMO_BACKWARD"
+
+
+class CallCounter:
+    """Counts exactly from any thread, at the cost of one C call and no lock.
+
+    ``next`` on an `itertools.count` is atomic. Reading also draws a number, which is taken off.
+    """
+
+    def __init__(self) -> None:
+        self.increment: Callable[[], int] = itertools.count().__next__
+        self._offset = 0
+        self._lock = threading.Lock()
+
+    @property
+    def value(self) -> int:
+        with self._lock:
+            value = self.increment() - self._offset
+            self._offset += 1
+            return value
+
+    def reset(self) -> None:
+        """Count from 0 again; calls under way on other threads count from now on."""
+        with self._lock:
+            self._offset = self.increment() + 1
+
+
+def count_ops(gm: "torch.fx.GraphModule") -> int:
+    """The graph's call nodes, those of nested graphs included.
+
+    Not ops: ``getitem``, which picks from a tuple, and higher-order operators, whose nested
+    graph holds the ops.
+    """
+    return sum(
+        node.op in ("call_function", "call_method", "call_module")
+        and node.target is not operator.getitem
+        and not torch_compat.is_higher_order(node.target)
+        for graph_module in gm.modules()
+        if hasattr(graph_module, "graph")
+        for node in graph_module.graph.nodes
+    )
+
+
+class ObservedGraph:
+    """A graph's record with the counts that change while the program runs."""
+
+    def __init__(self, name: str | None, config: dict[str, Any]) -> None:
+        self.record = GraphRecord(name=name, config={key: str(config[key]) for key in config})
+        self.calls = CallCounter()
+        self.backward_calls = CallCounter()
+        self.counts: Counts = {}
+        self.compiled_before_reset = False
+
+    def describe(self, gm: "torch.fx.GraphModule") -> None:
+        """Fill in what is known when the backend is called."""
+        record = self.record
+        compile_id = torch_compat.current_compile_id()
+        record.compile_id = str(compile_id)
+        if torch_compat.is_compiled_autograd(compile_id):
+            record.direction = "backward"
+        record.ops = count_ops(gm)
+        reason = torch_compat.subgraph_reason(gm)
+        if reason is not None and reason.user_stack:
+            # The function's own frame; the compile log knows its first line later.
+            frame = reason.user_stack[0]
+            record.function, record.file, record.line = frame.name, frame.filename, frame.lineno
+        if reason is not None and reason.graph_break:
+            record.ended_by = sentence(str(reason.reason))
+
+    def reset(self) -> None:
+        """Forget the calls and the compilation, not the graph."""
+        self.calls.reset()
+        self.backward_calls.reset()
+        self.counts = {}
+        self.compiled_before_reset = True
+
+    def forward(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """``compiled``, each call counted and marked as a region.
+
+        Graphs of compiled autograd are forward graphs to Inductor and backward ones to the user.
+        """
+        if self.record.direction == "backward":
+            region, count = BACKWARD_REGION, self.backward_calls.increment
+        else:
+            region, count = FORWARD_REGION, self.calls.increment
+        profiler = torch_compat.profiler_state()
+        record_function = torch_compat.record_function_fast()
+        starting = True
+
+        @functools.wraps(compiled)
+        def call(*args: Any) -> Any:
+            nonlocal starting
+            if starting:
+                # DDPOptimizer runs each bucket once on fake tensors while it compiles.
+                if any(map(torch_compat.is_fake, args)):
+                    return compiled(*args)
+                starting = False
+            count()
+            if profiler._is_profiler_enabled:
+                with record_function(region):
+                    return compiled(*args)
+            return compiled(*args)
+
+        return call
+
+    def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+        """The same for a compiled backward, which takes its inputs as one list and empties it."""
+        count = self.backward_calls.increment
+        profiler = torch_compat.profiler_state()
+        record_function = torch_compat.record_function_fast()
+
+        @functools.wraps(compiled)
+        def call(inputs: list[Any]) -> Any:
+            count()
+            if profiler._is_profiler_enabled:
+                with record_function(BACKWARD_REGION):
+                    return compiled(inputs)
+            return compiled(inputs)
+
+        return call

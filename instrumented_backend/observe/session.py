@@ -1,0 +1,165 @@
+"""The process's one session: what is observed from the first torch.compile to the exit."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.kernels.names import kernel_names
+from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
+from instrumented_backend.observe.counters import CounterLedger
+from instrumented_backend.observe.exit import ExitHooks
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.records import CodeRecord, Report
+
+MAX_GRAPHS = 10_000
+
+
+class Session:
+    """Owns the observers and turns what they keep into a `Report`."""
+
+    def __init__(self, deliver: Callable[[Report], None]) -> None:
+        """``deliver`` gets the report when the process ends, if there is anything in it."""
+        self._deliver = deliver
+        self._lock = threading.Lock()
+        self._graphs: list[ObservedGraph] = []
+        self._devices: dict[str, None] = {}  # kinds, in the order of their first use
+        self._languages: dict[str, str] = {}  # kernel name → language
+        self.failures = Failures()
+        self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
+        self.compile_log = CompileLog(
+            self.failures, lambda graph: self.ledger.credit(graph.counts)
+        )
+        self._exit = ExitHooks(self._at_exit, self._after_fork)
+        self._post_compile_patched = False
+        self.reset()
+
+    # --- Start and end --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Attach the observers that need no Inductor; called once, when the backend is loaded."""
+        with self.failures.guard("trace log"):
+            torch_compat.listen_to_trace_log(self.compile_log, EVENTS, ARTIFACTS)
+        self._install_exit()
+
+    def _install_exit(self) -> None:
+        with self.failures.guard("report at exit"):
+            note = self._exit.install()
+            if note:
+                self.failures.note(note)
+
+    def reset(self) -> None:
+        """Start afresh: graphs compiled before come back, with no calls, once they are called."""
+        with self._lock:
+            for graph in self._graphs:
+                graph.reset()
+            self._started = Started.now()
+        self.compile_log.clear()
+        self.failures.clear()
+        with self.failures.guard("counters"):
+            self.ledger.start()
+
+    def _after_fork(self) -> None:
+        """A forked child has not compiled what its parent did; it starts with nothing."""
+        self._lock = threading.Lock()
+        self._graphs.clear()
+        self._devices.clear()
+        self.failures.after_fork()
+        self.ledger.after_fork()
+        self.reset()
+
+    def _at_exit(self) -> None:
+        report = self.report()
+        if report.graphs or report.breaks:
+            self._deliver(report)
+
+    # --- Compilation ----------------------------------------------------------------------------
+
+    def open_graph(
+        self, gm: Any, inputs: Iterable[Any], name: str | None, config: dict[str, Any]
+    ) -> ObservedGraph:
+        """Take note of a graph that Dynamo hands to the backend."""
+        graph = ObservedGraph(name=name, config=config)
+        with self.failures.guard("graph"):
+            graph.describe(gm)
+        with self.failures.guard("devices"):
+            for value in inputs:
+                if isinstance(value, torch_compat.tensor_type()):
+                    self._devices.setdefault(value.device.type)
+        with self._lock:
+            if len(self._graphs) < MAX_GRAPHS:
+                graph.record.graph = len(self._graphs)
+                self._graphs.append(graph)
+            else:
+                self.failures.note(f"more than {MAX_GRAPHS} graphs: later ones are left out")
+        self._install_exit()  # does nothing but in a forked child
+        with self.failures.guard("generated code"):
+            self._patch_post_compile()
+        with self.failures.guard("compile log"):
+            self.compile_log.graph_opened(graph)
+            if not torch_compat.revive_trace_log():
+                self.failures.note(
+                    "logging.disable is in force: compile times, breaks, recompiles are unknown"
+                )
+        return graph
+
+    @contextmanager
+    def compiling(self, graph: ObservedGraph) -> Iterator[None]:
+        """Round each piece of compilation for ``graph``; the program's exceptions pass through."""
+        with self.failures.guard("counters"):
+            self.ledger.enter(graph, graph.counts)
+        try:
+            yield
+        finally:
+            with self.failures.guard("counters"):
+                self.ledger.leave()
+                self.compile_log.code_compiled(graph)
+
+    def _patch_post_compile(self) -> None:
+        # Here and not at the start: this imports Inductor, which the program may never need.
+        if not self._post_compile_patched:
+            self._post_compile_patched = True
+            torch_compat.patch_post_compile(self._code_loaded)
+
+    def _code_loaded(self, compiled_graph: Any) -> None:
+        graph = self.ledger.current()
+        if graph is None:
+            return  # compiled for somebody else: plain Inductor in the same process
+        with self.failures.guard("backward region"):
+            is_backward = torch_compat.is_backward_code(compiled_graph)
+            if is_backward:
+                compiled_graph.current_callable = graph.backward(compiled_graph.current_callable)
+        with self.failures.guard("generated code"):
+            backward = is_backward or graph.record.direction == "backward"
+            graph.record.code.append(self._read_code(compiled_graph, backward))
+
+    def _read_code(self, compiled_graph: Any, is_backward: bool) -> CodeRecord:
+        code = CodeRecord(
+            direction="backward" if is_backward else "forward",
+            path=torch_compat.code_path(compiled_graph),
+            kernels=None,
+        )
+        kernels = kernel_names(compiled_graph.source_code)
+        code.kernels = [kernel.name for kernel in kernels]
+        self._languages.update((kernel.name, kernel.language) for kernel in kernels)
+        return code
+
+    def report(self) -> Report:
+        """Everything observed so far, as plain data that later events don't change."""
+        with self.failures.guard("counters"):
+            self.ledger.settle()
+        with self._lock:
+            graphs = list(self._graphs)
+            devices = list(self._devices)
+        return assemble(
+            graphs=graphs,
+            log=self.compile_log,
+            outside=self.ledger.outside,
+            languages=self._languages,
+            devices=devices,
+            started=self._started,
+            notes=self.failures.notes,
+        )

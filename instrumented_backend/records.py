@@ -1,0 +1,173 @@
+"""Everything that was observed, as plain data: what the observers write and the reports draw.
+
+Units are in the names (``_s``, ``_us``, ``_bytes``). ``None`` is "unknown", and a note says why.
+Nothing here imports torch, so that a saved report can be read on any machine.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class ReportError(ValueError):
+    """A file is not a report that we can read; the message is one line."""
+
+
+@dataclass
+class CodeRecord:
+    """One module of generated code. ``kernels`` is None where the names could not be read."""
+
+    direction: str  # "forward" or "backward"
+    path: str | None
+    kernels: list[str] | None
+
+
+@dataclass
+class GraphRecord:
+    """One FX graph that Dynamo handed to the backend."""
+
+    graph: int | None = None  # place in `Report.graphs`; compile ids repeat after a reset
+    compile_id: str = "?"
+    function: str | None = None
+    file: str | None = None
+    line: int | None = None
+    direction: str = "forward"  # "backward" for a graph of compiled autograd
+    ops: int | None = None  # call nodes in the FX graph, getitem apart
+    name: str | None = None  # torch.compile(name=...)
+    config: dict[str, str] = field(default_factory=dict)  # Inductor options by mode= or options=
+    ended_by: str | None = None  # the graph break after it, if one
+    calls: int = 0
+    backward_calls: int = 0
+    code: list[CodeRecord] = field(default_factory=list)
+    cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
+    cache_reason: str | None = None  # of a bypass
+    aot_autograd_cache: str | None = None  # "hit", "miss", "bypass" or "off"
+    fx_graph_cache: dict[str, int] = field(default_factory=dict)  # hits, misses, bypasses
+    compile_s: dict[str, float | None] = field(default_factory=dict)  # exclusive, by phase
+    inductor_metrics: dict[str, int] = field(default_factory=dict)
+    counters: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+@dataclass
+class KernelRecord:
+    """One kernel in a graph's generated code."""
+
+    kernel_name: str
+    language: str  # "triton", "cpp" or "unknown"
+    graph: int | None
+    direction: str
+    path: str | None
+
+
+@dataclass
+class BreakRecord:
+    """One distinct cause that ended a graph, or that left a whole function to eager execution."""
+
+    kind: str  # "break": the function was split; "skipped": the whole function ran eagerly
+    reason: str
+    file: str | None
+    line: int | None
+    function: str | None  # the function that Dynamo was compiling
+    count: int = 0
+
+
+@dataclass
+class RecompileRecord:
+    """One compilation of a function that had been compiled before."""
+
+    compile_id: str
+    function: str | None
+    file: str | None
+    line: int | None
+    reason: str | None
+
+
+@dataclass
+class CompileRecord:
+    """One compilation by Dynamo (of a function, or of one graph's backward), graph or no graph."""
+
+    compile_id: str
+    direction: str
+    function: str | None
+    file: str | None
+    line: int | None
+    outcome: str  # "compiled", "skipped" or "failed"
+    graphs: list[int | None]
+    phases_s: dict[str, float | None]  # exclusive, so that they add up to the total
+    total_s: float | None
+
+
+@dataclass
+class Report:
+    """All of it; the sections are those of the report file."""
+
+    run: dict[str, Any]
+    summary: dict[str, Any]
+    graphs: list[GraphRecord]
+    kernels: list[KernelRecord]
+    ops: dict[str, Any]
+    breaks: list[BreakRecord]
+    recompiles: list[RecompileRecord]
+    caches: dict[str, Any]
+    counters: dict[str, Any]
+    compile: dict[str, Any]
+    notes: list[str]
+    schema_version: int = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        return json.dumps(dataclasses.asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Report":
+        """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ReportError(f"not JSON, or cut short ({error})") from None
+        if not isinstance(data, dict) or "schema_version" not in data:
+            raise ReportError("not a report of instrumented-backend: no schema_version in it")
+        version = data["schema_version"]
+        if version != SCHEMA_VERSION:
+            raise ReportError(
+                f"schema_version is {version!r}; this version reads {SCHEMA_VERSION} only"
+            )
+        try:
+            return cls(**_restore({**data, "compile": _restore(data["compile"])}))
+        except (TypeError, KeyError, AttributeError) as error:
+            raise ReportError(f"damaged: {error}") from None
+
+
+_RECORDS_IN = {
+    "graphs": GraphRecord,
+    "code": CodeRecord,
+    "kernels": KernelRecord,
+    "breaks": BreakRecord,
+    "recompiles": RecompileRecord,
+    "compilations": CompileRecord,
+}
+
+
+def _restore(data: dict[str, Any]) -> dict[str, Any]:
+    """Turn the lists of plain dicts under the names of `_RECORDS_IN` back into records."""
+    restored = {}
+    for name, value in data.items():
+        if name in _RECORDS_IN and isinstance(value, list):
+            value = [_RECORDS_IN[name](**_restore(item)) for item in value]
+        restored[name] = value
+    return restored
+
+
+def read_report(path: Path) -> Report:
+    """The report in a file; raises `ReportError` with the path in its one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ReportError(f"{path}: cannot be read ({error})") from None
+    try:
+        return Report.from_json(text)
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from None

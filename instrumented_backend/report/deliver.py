@@ -1,0 +1,28 @@
+"""Where a finished report goes: stderr of rank 0, and the files of every rank."""
+
+import logging
+import sys
+
+from instrumented_backend.records import Report
+from instrumented_backend.report.files import write_files
+from instrumented_backend.report.text import render
+from instrumented_backend.settings import Settings
+
+log = logging.getLogger("instrumented_backend")
+
+
+def deliver(report: Report, settings: Settings) -> None:
+    """Print and write what the settings ask for. The program's exit code stays its own."""
+    if settings.dir is not None:
+        try:
+            write_files(report, settings.dir)
+        except OSError as error:
+            log.warning("no report file: %s", error)
+            report.notes.append(f"lost: report files: {error}")
+    if report.run["rank"] == 0 and settings.tables:
+        text = render(report, settings.tables)
+        try:
+            print(text, file=sys.stderr, flush=True)
+        except (OSError, ValueError, AttributeError):
+            # stderr is closed, a broken pipe, or None: there is nowhere left to say it.
+            return

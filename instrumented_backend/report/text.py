@@ -1,0 +1,218 @@
+"""The report as text, no wider than the terminal."""
+
+import os
+import shutil
+import textwrap
+from typing import Any
+
+from tabulate import tabulate
+
+from instrumented_backend.records import BreakRecord, Report
+from instrumented_backend.report.tables import TABLES, Row
+
+PREFIX = "instrumented: "
+MAX_ROWS = 100
+MAX_LINES = 3  # of breaks and skipped functions in the summary
+_NARROWEST = 8
+
+
+def render(report: Report, tables: tuple[str, ...], width: int | None = None) -> str:
+    """The named tables, in our order; ``width`` is the terminal's (80 columns when piped)."""
+    if width is None:
+        width = shutil.get_terminal_size((80, 24)).columns
+    parts = []
+    for name in tables:
+        part = _summary(report, width) if name == "summary" else _table(report, name, width)
+        if part:
+            parts.append(part)
+    return "\n\n".join(parts)
+
+
+# --- The summary --------------------------------------------------------------------------------
+
+
+def _summary(report: Report, width: int) -> str:
+    summary = report.summary
+    # Never wrapped: one line to grep for, whatever the terminal.
+    lines = [
+        f"{PREFIX}{_count(summary['graphs'], 'graph')}, {_count(summary['graph_calls'], 'call')} "
+        f"(+{summary['backward_calls']} backward), "
+        f"{_count(summary['graph_breaks'], 'graph break')}, "
+        f"{_count(summary['recompiles'], 'recompile')} · "
+        f"torch {report.run['torch'].partition('+')[0]}, {report.run['device']}"
+    ]
+    lines += _wrap(_captured(summary), width)
+    lines += _wrap(_compile_line(report), width)
+    skipped = [record for record in report.breaks if record.kind == "skipped"]
+    breaks = [record for record in report.breaks if record.kind == "break"]
+    lines += _break_lines("ran eagerly", skipped, width)
+    lines += _break_lines("graph break", breaks, width)
+    lost = [note for note in report.notes if note.startswith("lost: ")]
+    lines += [line for note in lost for line in _wrap(note, width)]
+    lines += _wrap(_next_step(report), width)
+    return "\n".join(lines)
+
+
+def _captured(summary: dict[str, Any]) -> str:
+    if summary["captured_ops"] is None:
+        return (
+            f"captured -/- ops: not measured · {_count(summary['graph_ops'], 'op')} in the graphs, "
+            "each counted once"
+        )
+    return (
+        f"captured {summary['captured_ops']}/{summary['total_ops']} ops ({summary['pct_ops']:.1f} %)"
+    )
+
+
+def _compile_line(report: Report) -> str:
+    graphs = report.caches["graphs"]
+    cached = f"{graphs['hit']} of {_count(len(report.graphs), 'graph')} from the cache"
+    if graphs["bypass"]:
+        cached += f" ({graphs['bypass']} could not be cached)"
+    return (
+        f"compiled in {_seconds(report.compile['total_s'])}"
+        f"{_phases(report.compile['phases'])} · {_count(len(report.kernels), 'kernel')} · {cached}"
+    )
+
+
+def _phases(phases: dict[str, float | None]) -> str:
+    """The two longest phases, which are what there is to do something about."""
+    known = [(seconds, name) for name, seconds in phases.items() if seconds]
+    longest = sorted(known, reverse=True)[:2]
+    if not longest:
+        return ""
+    words = (
+        f"{name.removesuffix('_s').replace('_', ' ')} {_seconds(seconds)}"
+        for seconds, name in longest
+    )
+    return f" ({', '.join(words)})"
+
+
+def _break_lines(what: str, records: list[BreakRecord], width: int) -> list[str]:
+    lines = []
+    for record in records[:MAX_LINES]:
+        where = _short_path(record.file, record.line)
+        function = f" in {record.function}" if record.function and what == "graph break" else ""
+        subject = record.function if what == "ran eagerly" else None
+        head = f"{what}: {subject} ({where})" if subject else f"{what} at {where}{function}"
+        lines += _wrap(f"{head}: {record.reason}", width, max_lines=2)
+    if len(records) > MAX_LINES:
+        lines.append(f"{what}: {len(records) - MAX_LINES} more")
+    return lines
+
+
+def _next_step(report: Report) -> str:
+    if report.breaks:
+        return "next: INSTRUMENTED_TABLES=summary,breaks lists every cause with its line"
+    if report.recompiles:
+        return "next: INSTRUMENTED_TABLES=summary,recompiles says which guards failed"
+    return "next: INSTRUMENTED_TABLES=all shows graphs, kernels, caches, compile times"
+
+
+# --- Tables -------------------------------------------------------------------------------------
+
+
+def _table(report: Report, name: str, width: int) -> str:
+    table = TABLES[name]
+    rows = table.rows(report)
+    if not rows:
+        return ""
+    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:MAX_ROWS]]
+    columns = [column for column in _shown_columns(shown) if column not in table.only_in_files]
+    cells = [[row.get(column, "") for column in columns] for row in shown]
+    headers = [_header(column) for column in columns]
+    widths = _fit(headers, cells, width)
+    text = tabulate(
+        cells,
+        headers=headers,
+        tablefmt="simple",
+        disable_numparse=True,
+        maxcolwidths=widths,
+        maxheadercolwidths=widths,
+        colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
+    )
+    more = f"\n... {len(rows) - MAX_ROWS} more rows in the report" if len(rows) > MAX_ROWS else ""
+    return f"{table.title}\n{text}{more}"
+
+
+def _shown_columns(rows: list[Row]) -> list[str]:
+    """The columns in which at least one row has something to say."""
+    columns = dict.fromkeys(key for row in rows for key in row)
+    return [column for column in columns if any(row.get(column) for row in rows)]
+
+
+def _cell(column: str, value: Any) -> str:
+    if value is None:
+        return ""
+    if column.endswith("_s"):
+        return f"{value:.2f}"
+    if column == "where":
+        file, _, line = value.rpartition(":")
+        return _short_path(file, line)
+    return str(value)
+
+
+def _header(column: str) -> str:
+    """``compile_s`` → ``compile (s)``."""
+    words = column.replace("_", " ")
+    return f"{words[:-2]} (s)" if column.endswith("_s") else words
+
+
+def _numeric(cells: list[list[str]], column: int) -> bool:
+    values = [row[column] for row in cells if row[column]]
+    return all(value.replace(".", "", 1).isdigit() for value in values)
+
+
+def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:
+    """Column widths that fit the line: headers wrap at their spaces, then long cells give way."""
+    content = [max(len(row[i]) for row in cells) for i in range(len(headers))]
+    words = [max(map(len, header.split())) for header in headers]
+    widths = [max(pair) for pair in zip(content, words, strict=True)]
+    room = width - 2 * (len(headers) - 1)
+    while sum(widths) > room and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    return widths
+
+
+# --- Words --------------------------------------------------------------------------------------
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds:.2f} s"
+
+
+def _short_path(file: str | None, line: int | str | None) -> str:
+    """Relative to the working folder where that is shorter, and without site-packages' path."""
+    if file is None:
+        return "an unknown place"
+    marker = f"{os.sep}site-packages{os.sep}"
+    if marker in file:
+        file = file.rpartition(marker)[2]
+    else:
+        folder = _working_folder()
+        if folder and file.startswith(folder + os.sep):
+            file = file[len(folder) + 1 :]
+    return file if line is None else f"{file}:{line}"
+
+
+def _working_folder() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None  # it has been deleted
+
+
+def _wrap(text: str, width: int, max_lines: int | None = None) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(width, 40),
+        subsequent_indent="  ",
+        max_lines=max_lines,
+        placeholder=" ...",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,175 @@
+"""The environment variables, each declared once: name, default, meaning, and how it is read."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+TABLES = (
+    "summary",
+    "graphs",
+    "breaks",
+    "recompiles",
+    "missing",
+    "kernels",
+    "counters",
+    "caches",
+    "compile",
+)
+OPS_MODES = ("auto", "always", "off")
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+class SettingsError(SystemExit, ValueError):
+    """A variable holds a value that we cannot use; the message is one line.
+
+    It is an ordinary ``ValueError`` to code that catches it. Where nobody does, the program ends
+    with that line and exit code 1, without a traceback: the mistake is in the environment, not in
+    the code that the traceback would show.
+    """
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One environment variable; ``read`` turns its text into the value, or raises ValueError."""
+
+    name: str
+    field: str
+    default: str
+    meaning: str
+    read: Callable[[str], Any]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment asks for; see `VARIABLES` for each field's meaning."""
+
+    tables: tuple[str, ...]
+    dir: Path | None
+    ops: str
+    device_time: bool
+    log: str
+    disable: bool
+    print_missing: bool
+    metric_tables: tuple[str, ...]
+
+
+def _choice(*choices: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text not in choices:
+            raise ValueError(f"choose one of {', '.join(choices)}")
+        return text
+
+    return read
+
+
+def _flag(off: str, on: str) -> Callable[[str], bool]:
+    choice = _choice(off, on)
+    return lambda text: choice(text) == on
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in (part.strip() for part in text.split(",")) if name)
+
+
+def read_tables(text: str) -> tuple[str, ...]:
+    """``"graphs,breaks"`` → the names in our order; ``all`` and ``none`` stand alone."""
+    names = _names(text)
+    if names == ("all",):
+        return TABLES
+    if names == ("none",):
+        return ()
+    unknown = [name for name in names if name not in TABLES]
+    if unknown or not names:
+        what = f"unknown table {unknown[0]!r}" if unknown else "no table named"
+        raise ValueError(f"{what}; choose from {', '.join(TABLES)}, or all, or none")
+    return tuple(name for name in TABLES if name in names)
+
+
+def _folder(text: str) -> Path | None:
+    if not text:
+        return None
+    # Made absolute now: the program may change its working folder before the files are written.
+    folder = Path(text).absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make this folder: {error.strerror}; {_WANT_FOLDER}") from None
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to this folder; {_WANT_FOLDER}")
+    return folder
+
+
+_WANT_FOLDER = "name a folder that can be created and written"
+
+VARIABLES = (
+    Variable(
+        "INSTRUMENTED_TABLES",
+        "tables",
+        "summary",
+        f"tables printed at exit, a comma list of {', '.join(TABLES)}; or all, or none",
+        read_tables,
+    ),
+    Variable(
+        "INSTRUMENTED_DIR",
+        "dir",
+        "",
+        "folder for report.rank<R>.pid<P>.json and a CSV file for each table",
+        _folder,
+    ),
+    Variable(
+        "INSTRUMENTED_OPS",
+        "ops",
+        "auto",
+        "how eager ops are observed: auto (inside the overhead budget), always (exact), off",
+        _choice(*OPS_MODES),
+    ),
+    Variable(
+        "INSTRUMENTED_DEVICE_TIME",
+        "device_time",
+        "off",
+        "on: short profiler windows for the device time of each kernel",
+        _flag("off", "on"),
+    ),
+    Variable(
+        "INSTRUMENTED_LOG",
+        "log",
+        "warning",
+        "level of the instrumented_backend logger: debug, info, warning, error",
+        _choice(*LOG_LEVELS),
+    ),
+    Variable(
+        "INSTRUMENTED_DISABLE",
+        "disable",
+        "0",
+        "1: the backend is Inductor and nothing else",
+        _flag("0", "1"),
+    ),
+    Variable(
+        "TORCHDYNAMO_PRINT_MISSING",
+        "print_missing",
+        "0",
+        "as in PyTorch: 1 prints each op that was not captured, with its line, once",
+        _flag("0", "1"),
+    ),
+    Variable(
+        "TORCHINDUCTOR_ENABLED_METRIC_TABLES",
+        "metric_tables",
+        "",
+        "as in PyTorch: the metric tables to write as metric_table_<name>.csv",
+        _names,
+    ),
+)
+
+
+def load(environ: Mapping[str, str] = os.environ) -> Settings:
+    """Read every variable; raises `SettingsError` naming the variable, its value, the choices."""
+    values = {}
+    for variable in VARIABLES:
+        text = environ.get(variable.name, "").strip() or variable.default
+        try:
+            values[variable.field] = variable.read(text)
+        except ValueError as error:
+            raise SettingsError(f"{variable.name}={text!r}: {error}") from None
+    return Settings(**values)

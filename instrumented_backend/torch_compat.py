@@ -1,0 +1,340 @@
+"""Every private name of torch that we rely on, and what we change in torch, in one place.
+
+Each function says which torch versions its names hold for (2.11 to 2.15 unless it says less);
+``tests/test_torch_compat.py`` fails when one is gone. Patches are few, named and reversible: each
+``patch_*`` returns the function that undoes it.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.metadata
+import importlib.util
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+BACKEND_NAME = "instrumented"
+ENTRY_POINT_GROUP = "torch_dynamo_backends"
+_REGISTRY = "torch._dynamo.backends.registry"
+
+Undo = Callable[[], None]
+
+
+# --- Registration -------------------------------------------------------------------------------
+
+
+class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Runs ``action(module)`` once, right after ``name`` has been imported."""
+
+    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
+        self.name = name
+        self.action = action
+        self.loader: importlib.abc.Loader | None = None
+
+    def find_spec(
+        self, name: str, path: Any, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            self.loader, spec.loader = spec.loader, self
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
+        assert self.loader is not None
+        return self.loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert self.loader is not None and module.__spec__ is not None
+        # From here on the module looks as if we had never been there.
+        module.__spec__.loader = module.__loader__ = self.loader
+        self.loader.exec_module(module)
+        self.action(module)
+
+
+def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
+    """Call ``action(module)`` now if the module is there, else as soon as it is imported."""
+    module = sys.modules.get(name)
+    if module is not None:
+        action(module)
+    else:
+        sys.meta_path.insert(0, _AfterImport(name, action))
+
+
+def register_by_name() -> None:
+    """Make ``backend="instrumented"`` known to Dynamo without importing Dynamo for it.
+
+    Dynamo finds installed backends by their entry point; this adds the same entry point for a
+    package that is merely importable. A registered *function* would make Dynamo's own look-up
+    of the entry point fail with "duplicate name".
+    """
+    entry_point = importlib.metadata.EntryPoint(
+        BACKEND_NAME, "instrumented_backend.backend:instrumented", ENTRY_POINT_GROUP
+    )
+    after_import(_REGISTRY, lambda registry: registry._BACKENDS.setdefault(BACKEND_NAME, entry_point))
+
+
+def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
+    """Let ``convert`` replace what ``torch.compile`` gives to Dynamo as the backend.
+
+    ``torch.compile`` wraps any backend but Inductor in a plain ``_TorchCompileWrapper``, which
+    checks neither mode nor options before the first call. Its next step is ``get_compiler_fn``.
+    """
+    from torch._dynamo import eval_frame
+
+    original = eval_frame.get_compiler_fn
+
+    def get_compiler_fn(compiler_fn: Any) -> Any:
+        return original(convert(compiler_fn))
+
+    eval_frame.get_compiler_fn = get_compiler_fn
+
+    def undo() -> None:
+        eval_frame.get_compiler_fn = original
+
+    return undo
+
+
+# --- Inductor -----------------------------------------------------------------------------------
+
+
+def compile_fx_keywords(name: str | None) -> dict[str, Any]:
+    """What ``compile_fx`` takes beside the configuration (``compile_region_name``: from 2.12)."""
+    from torch._inductor.compile_fx import compile_fx
+
+    if "compile_region_name" in inspect.signature(compile_fx).parameters:
+        return {"compile_region_name": name}
+    return {}
+
+
+def patch_post_compile(loaded: Callable[[Any], None]) -> Undo:
+    """Call ``loaded(compiled_graph)`` whenever Inductor has code ready to run.
+
+    ``CompiledFxGraph.post_compile`` is the one step that cold and warm, forward and backward
+    graphs share: ``inner_compile`` is not called on an AOTAutograd cache hit, and what is
+    changed there is not kept in the caches.
+    """
+    from torch._inductor.output_code import CompiledFxGraph
+
+    original = CompiledFxGraph.post_compile
+
+    def post_compile(self: Any, *args: Any, **kwargs: Any) -> None:
+        original(self, *args, **kwargs)
+        loaded(self)
+
+    CompiledFxGraph.post_compile = post_compile
+
+    def undo() -> None:
+        CompiledFxGraph.post_compile = original
+
+    return undo
+
+
+def is_output_code(compiled: Any) -> bool:
+    """False for a graph without calls, for which Inductor returns a plain function."""
+    from torch._inductor.output_code import OutputCode
+
+    return isinstance(compiled, OutputCode)
+
+
+def is_backward_code(compiled_graph: Any) -> bool:
+    return bool(compiled_graph.fx_kwargs.get("is_backward"))
+
+
+def code_path(compiled_graph: Any) -> str:
+    """Where Inductor keeps the generated module of a ``CompiledFxGraph``."""
+    from torch._inductor.codecache import get_path
+
+    return get_path(compiled_graph.cache_key, "py")[2]
+
+
+# --- Dynamo -------------------------------------------------------------------------------------
+
+
+def current_compile_id() -> Any:
+    from torch._guards import CompileContext
+
+    return CompileContext.current_compile_id()
+
+
+def is_compiled_autograd(compile_id: Any) -> bool:
+    return compile_id is not None and compile_id.compiled_autograd_id is not None
+
+
+def wrap_compiled(
+    compiled: Callable[..., Any], wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Callable[..., Any]:
+    """``wrap`` what ``compile_fx`` returned, under its guard against being traced by Dynamo.
+
+    ``compile_fx`` returns a function under ``torch._dynamo.disable``. Dynamo disables what a
+    backend returns, too, and takes off a guard that is there already; it cannot see one inside
+    a wrapper, and every call would pay for both (0.3 µs).
+    """
+    import torch._dynamo
+    from torch._dynamo.eval_frame import innermost_fn
+
+    inner = innermost_fn(compiled)
+    if inner is compiled:
+        return wrap(compiled)
+    reason = getattr(compiled, "_torchdynamo_disable_msg", None)
+    return torch._dynamo.disable(wrap(inner), reason=reason)
+
+
+def subgraph_reason(gm: "torch.fx.GraphModule") -> Any:
+    """Why the graph ended: ``.reason``, ``.user_stack``, ``.graph_break``; None outside Dynamo."""
+    return getattr(gm, "compile_subgraph_reason", None)
+
+
+def is_higher_order(target: Any) -> bool:
+    from torch._ops import HigherOrderOperator
+
+    return isinstance(target, HigherOrderOperator)
+
+
+def tensor_type() -> type:
+    import torch
+
+    return torch.Tensor
+
+
+def is_fake(value: Any) -> bool:
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return isinstance(value, FakeTensor)
+
+
+def metric_fields() -> list[str]:
+    """The fields of ``CachedMetricsHelper``: Inductor's counters that its caches keep."""
+    from torch._inductor.metrics import get_metric_fields
+
+    return get_metric_fields()
+
+
+def metric_values() -> dict[str, int]:
+    from torch._inductor.metrics import CachedMetricsHelper
+
+    return dict(CachedMetricsHelper().cached_metrics)
+
+
+def dynamo_counters() -> dict[str, dict[str, Any]]:
+    from torch._dynamo.utils import counters
+
+    return counters
+
+
+# --- The structured trace log -------------------------------------------------------------------
+
+TRACE_LOGGER = "torch.__trace"
+
+
+class _SelectiveHandlers(list[logging.Handler]):
+    """The trace logger's handlers, empty to torch's eyes for events that we don't want.
+
+    ``trace_structured`` renders an event (whole graphs, all guards: 3 to 10 % of a warm compile)
+    if ``trace_log.handlers`` is true. It is for every event once another handler is there
+    (TORCH_TRACE); with ours alone, only for the events in ``wanted``. Which event is asked for
+    is read from the caller's arguments; where they can't be found, the answer is yes.
+    """
+
+    def __init__(
+        self, handlers: list[logging.Handler], wanted: frozenset[str], artifacts: frozenset[str]
+    ) -> None:
+        super().__init__(handlers)
+        self.wanted = wanted
+        self.artifacts = artifacts
+
+    def __bool__(self) -> bool:
+        if len(self) != 1:
+            return len(self) > 1
+        caller = sys._getframe(1)
+        if caller.f_code.co_name != "trace_structured":
+            return True
+        arguments = caller.f_locals
+        event = arguments.get("name")
+        if event is None or event in self.wanted:
+            return True
+        if event != "artifact":
+            return False
+        metadata = arguments["metadata_fn"]()
+        return metadata.get("name") in self.artifacts
+
+
+def listen_to_trace_log(
+    handler: logging.Handler, wanted: frozenset[str], artifacts: frozenset[str]
+) -> Undo:
+    """Attach ``handler`` for the named events, and the named events of kind "artifact"."""
+    logger = logging.getLogger(TRACE_LOGGER)
+    logger.addHandler(handler)
+    logger.handlers = _SelectiveHandlers(logger.handlers, wanted, artifacts)
+
+    def undo() -> None:
+        logger.handlers = list(logger.handlers)
+        logger.removeHandler(handler)
+
+    return undo
+
+
+def revive_trace_log() -> bool:
+    """Undo ``disable_existing_loggers`` for the trace log; False if logging is off altogether.
+
+    ``logging.config.dictConfig`` disables every logger that it doesn't name. The trace log never
+    propagates, so that this brings no line onto anybody's console.
+    """
+    logger = logging.getLogger(TRACE_LOGGER)
+    logger.disabled = False
+    return logger.isEnabledFor(logging.DEBUG)
+
+
+# --- Run time -----------------------------------------------------------------------------------
+
+
+def record_function_fast() -> Any:
+    """The context manager that marks a span in a profile at a tenth of record_function's cost."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    return _RecordFunctionFast
+
+
+def profiler_state() -> ModuleType:
+    """The module whose ``_is_profiler_enabled`` says whether any profiler runs."""
+    import torch.autograd.profiler
+
+    return torch.autograd.profiler
+
+
+def version() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def rank() -> int:
+    """The process's rank in its job; 0 outside distributed jobs."""
+    import os
+
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return distributed.get_rank()
+    text = os.environ.get("RANK", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def device_names(kinds: Iterable[str]) -> list[str]:
+    """``["cuda"]`` → the names of its devices that the program used; other kinds stay as is."""
+    import torch
+
+    names: list[str] = []
+    for kind in kinds:
+        if kind == "cuda" and torch.cuda.is_initialized():
+            names.append(torch.cuda.get_device_name())
+        else:
+            names.append(kind)
+    return names
