@@ -69,7 +69,7 @@ def _compile(
     if _settings.disable:
         return compile_fx(gm, example_inputs, config_patches=config, **keywords)
     graph = _session.open_graph(gm, example_inputs, name, config)
-    with _session.compiling(graph):
+    with _session.compiling(graph, in_inductor=False):
         compiled = compile_fx(
             gm,
             example_inputs,
@@ -86,7 +86,7 @@ def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
 
     @functools.wraps(compile_fx_inner)
     def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
-        with _session.compiling(graph):
+        with _session.compiling(graph, in_inductor=True):
             compiled = compile_fx_inner(gm, example_inputs, **kwargs)
         if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
             compiled = graph.backward(compiled)
@@ -108,6 +108,11 @@ def reset() -> None:
     _session.reset()
 
 
+def adopt_inductor() -> None:
+    """From now on, a ``torch.compile`` that names Inductor, or no backend, gets this one."""
+    torch_compat.patch_backend_lookup(_inductor_as_instrumented)
+
+
 def _as_instrumented(backend: Any) -> Any:
     """Replace torch.compile's plain wrapper of our function by Inductor's own kind of wrapper."""
     if getattr(backend, "compiler_fn", None) is instrumented:
@@ -115,6 +120,16 @@ def _as_instrumented(backend: Any) -> Any:
         name = options.pop("name", None)
         wrapper = InstrumentedInductor(options.get("mode"), options.get("options"), backend.dynamic)
         wrapper.name = name
+        return wrapper
+    return backend
+
+
+def _inductor_as_instrumented(backend: Any) -> Any:
+    if backend == "inductor":
+        return InstrumentedInductor(None, None, None)
+    if type(backend) is torch._TorchCompileInductorWrapper:
+        wrapper = InstrumentedInductor(None, None, backend.dynamic)
+        wrapper.__dict__.update(backend.__dict__)
         return wrapper
     return backend
 

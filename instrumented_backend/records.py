@@ -165,8 +165,10 @@ def read_report(path: Path) -> Report:
     """The report in a file; raises `ReportError` with the path in its one line."""
     try:
         text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ReportError(f"{path}: cannot be read ({error})") from None
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ReportError(f"{path}: not a report of instrumented-backend: not text") from None
     try:
         return Report.from_json(text)
     except ReportError as error:

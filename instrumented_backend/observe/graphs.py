@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
-from instrumented_backend.observe.counters import Counts
+from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
 
@@ -66,7 +66,8 @@ class ObservedGraph:
         self.record = GraphRecord(name=name, config={key: str(config[key]) for key in config})
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
-        self.counts: Counts = {}
+        self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs
+        self.aot_counts: Counts = {}  # moved by AOTAutograd around that, or by a cache hit
         self.compiled_before_reset = False
 
     def describe(self, gm: "torch.fx.GraphModule") -> None:
@@ -89,8 +90,26 @@ class ObservedGraph:
         """Forget the calls and the compilation, not the graph."""
         self.calls.reset()
         self.backward_calls.reset()
-        self.counts = {}
+        self.inductor_counts = {}
+        self.aot_counts = {}
         self.compiled_before_reset = True
+
+    def counts(self) -> tuple[Counts, Counts]:
+        """What the compilation moved, and the part that a warm cache would not repeat.
+
+        Inductor keeps the metrics of a graph's compilation with its code and moves them again
+        when a cache has it, so that they are the same cold and warm. What AOTAutograd's passes
+        over the joint graph move on a cold run (``num_matches_for_scatter_upon_const_tensor``)
+        is not kept: it would make one program look like two.
+        """
+        kept, cold_only = dict(self.inductor_counts), {}
+        from_cache = bool(self.aot_counts.get(("aot_autograd", "autograd_cache_hit")))
+        for key, value in self.aot_counts.items():
+            if key[0] == METRICS_GROUP and not from_cache:
+                cold_only[key] = value
+            else:
+                add(kept, {key: value})
+        return kept, cold_only
 
     def forward(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """``compiled``, each call counted and marked as a region.

@@ -31,7 +31,7 @@ class Session:
         self.failures = Failures()
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compile_log = CompileLog(
-            self.failures, lambda graph: self.ledger.credit(graph.counts)
+            self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
         )
         self._exit = ExitHooks(self._at_exit, self._after_fork)
         self._post_compile_patched = False
@@ -107,10 +107,13 @@ class Session:
         return graph
 
     @contextmanager
-    def compiling(self, graph: ObservedGraph) -> Iterator[None]:
-        """Round each piece of compilation for ``graph``; the program's exceptions pass through."""
+    def compiling(self, graph: ObservedGraph, in_inductor: bool) -> Iterator[None]:
+        """Round each piece of compilation for ``graph``; the program's exceptions pass through.
+
+        ``in_inductor`` is for the part that AOTAutograd leaves to Inductor.
+        """
         with self.failures.guard("counters"):
-            self.ledger.enter(graph, graph.counts)
+            self.ledger.enter(graph, graph.inductor_counts if in_inductor else graph.aot_counts)
         try:
             yield
         finally:

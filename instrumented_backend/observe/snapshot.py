@@ -54,8 +54,11 @@ def assemble(
     if log.dropped:
         notes.append(f"{log.dropped} compilations are counted in the totals but not listed")
     total: Counts = {}
+    outside = dict(outside)
     for graph, _ in shown:
-        add(total, graph.counts)
+        kept, cold_only = graph.counts()
+        add(total, kept)
+        add(outside, cold_only)
     return Report(
         run=_run(devices, started),
         summary={
@@ -85,6 +88,7 @@ def assemble(
         counters={
             "inductor_metrics": metrics(total),
             "graphs": moved(total),
+            "outside_inductor_metrics": metrics(outside),
             "outside_graphs": moved(outside),
         },
         compile=_compile(log),
@@ -96,8 +100,9 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     record = copy.deepcopy(graph.record)
     record.calls = graph.calls.value
     record.backward_calls = graph.backward_calls.value
-    record.inductor_metrics = metrics(graph.counts)
-    record.counters = moved(graph.counts)
+    counts, _ = graph.counts()
+    record.inductor_metrics = metrics(counts)
+    record.counters = moved(counts)
     if graph.compiled_before_reset:
         record.compile_s = {}
     else:

@@ -165,7 +165,7 @@ TABLES = {
             "graphs",
             "Graphs that Dynamo captured (kernels: forward + backward)",
             _graphs,
-            frozenset({"graph", "forward_kernels", "backward_kernels", "ended_by"}),
+            frozenset({"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}),
         ),
         Table("breaks", "What ended a graph (break) or left a function eager (skipped)", _breaks),
         Table("recompiles", "Functions compiled again, and the guard that failed", _recompiles),

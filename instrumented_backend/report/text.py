@@ -186,16 +186,17 @@ def _seconds(seconds: float) -> str:
 
 
 def _short_path(file: str | None, line: int | str | None) -> str:
-    """Relative to the working folder where that is shorter, and without site-packages' path."""
+    """From the working folder or the installed package on; of other paths, the last two parts."""
     if file is None:
         return "an unknown place"
-    marker = f"{os.sep}site-packages{os.sep}"
-    if marker in file:
-        file = file.rpartition(marker)[2]
-    else:
-        folder = _working_folder()
-        if folder and file.startswith(folder + os.sep):
-            file = file[len(folder) + 1 :]
+    folder = _working_folder()
+    installed = file.rpartition(f"{os.sep}site-packages{os.sep}")[2]
+    if installed != file:
+        file = installed
+    elif folder and file.startswith(folder + os.sep):
+        file = file[len(folder) + 1 :]
+    elif file.count(os.sep) > 2:
+        file = os.path.join("...", *file.split(os.sep)[-2:])
     return file if line is None else f"{file}:{line}"
 
 

@@ -1,0 +1,103 @@
+"""Real architectures from transformers, small, with random weights; nothing is downloaded."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+Inputs = dict[str, torch.Tensor]
+
+
+def _tokens(batch: int = 2, length: int = 16, vocabulary: int = 100) -> torch.Tensor:
+    return torch.randint(0, vocabulary, (batch, length))
+
+
+def gpt2() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        n_layer=2, n_embd=32, n_head=2, vocab_size=100, n_positions=32, loss_type="ForCausalLM"
+    )
+    tokens = _tokens()
+    return GPT2LMHeadModel(config), {"input_ids": tokens, "labels": tokens}
+
+
+def bert() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=2,
+        intermediate_size=64,
+        vocab_size=100,
+        max_position_embeddings=32,
+    )
+    tokens = _tokens()
+    return BertForMaskedLM(config), {"input_ids": tokens, "labels": tokens}
+
+
+def llama() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        vocab_size=100,
+        max_position_embeddings=32,
+    )
+    tokens = _tokens()
+    return LlamaForCausalLM(config), {"input_ids": tokens, "labels": tokens}
+
+
+def vit() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        num_hidden_layers=2,
+        hidden_size=32,
+        num_attention_heads=2,
+        intermediate_size=64,
+        image_size=32,
+        patch_size=8,
+        num_labels=5,
+    )
+    return ViTForImageClassification(config), {
+        "pixel_values": torch.randn(2, 3, 32, 32),
+        "labels": torch.tensor([1, 3]),
+    }
+
+
+ARCHITECTURES: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
+    "gpt2": gpt2,
+    "bert": bert,
+    "llama": llama,
+    "vit": vit,
+}
+
+
+def run_steps(
+    name: str, training: bool, steps: int = 2, device: str = "cpu", **compile_options: Any
+) -> list[torch.Tensor]:
+    """Every output, loss and gradient of ``steps`` steps, from the same seed each time."""
+    torch.manual_seed(0)
+    model, inputs = ARCHITECTURES[name]()
+    model = model.to(device).train(training)
+    inputs = {key: value.to(device) for key, value in inputs.items()}
+    compiled = torch.compile(model, **compile_options)
+    results: list[torch.Tensor] = []
+    for step in range(steps):
+        torch.manual_seed(step)  # dropout
+        if training:
+            output = compiled(**inputs)
+            output.loss.backward()
+            results += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            model.zero_grad()
+        else:
+            with torch.inference_mode():
+                output = compiled(**inputs)
+        results += [output.loss.detach().clone(), output.logits.detach().clone()]
+    return results
