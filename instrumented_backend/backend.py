@@ -18,7 +18,7 @@ from instrumented_backend.logs import configure_logging
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
-from instrumented_backend.report.deliver import deliver
+from instrumented_backend.views.deliver import deliver
 
 _settings = settings.load()
 _session = Session(lambda report: deliver(report, _settings))

@@ -7,7 +7,7 @@ import click
 
 from instrumented_backend import __version__, settings
 from instrumented_backend.records import Report, ReportError, read_report
-from instrumented_backend.report.text import render
+from instrumented_backend.views.text import render
 from instrumented_backend.script import Script, run_as_main
 
 _VARIABLES = "\n".join(

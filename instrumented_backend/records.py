@@ -30,7 +30,7 @@ class CodeRecord:
 class GraphRecord:
     """One FX graph that Dynamo handed to the backend."""
 
-    graph: int | None = None  # place in `Report.graphs`; compile ids repeat after a reset
+    graph: int | None = None  # its number in the process; compile ids repeat after a reset
     compile_id: str = "?"
     function: str | None = None
     file: str | None = None

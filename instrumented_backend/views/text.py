@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from instrumented_backend.records import BreakRecord, Report
-from instrumented_backend.report.tables import TABLES, Row
+from instrumented_backend.views.tables import TABLES, Row
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100

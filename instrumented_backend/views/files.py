@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from instrumented_backend.records import Report
-from instrumented_backend.report.tables import TABLES, Table
+from instrumented_backend.views.tables import TABLES, Table
 
 
 def write_files(report: Report, folder: Path) -> None:

@@ -1,0 +1,252 @@
+"""What the backend costs, against plain Inductor, as pairs measured in turn on one machine.
+
+    python benchmarks/overhead.py                     # all of it, some minutes
+    python benchmarks/overhead.py --only call --device cuda
+
+Each row is the median over pairs with its quartiles, and the limit that it has to stay inside.
+Compilations run in alternating processes, because observing is switched on for a whole process;
+calls alternate inside one process, where a process's own layout in memory weighs more than the
+difference.
+"""
+
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+from tabulate import tabulate
+
+
+@dataclass
+class Row:
+    """One figure; ``unit`` is "x" for a ratio to Inductor."""
+
+    what: str
+    median: float
+    low_quartile: float
+    high_quartile: float
+    pairs: int
+    unit: str
+    limit: float
+
+    @property
+    def ok(self) -> bool:
+        return self.median <= self.limit
+
+
+def summarise(what: str, values: list[float], unit: str, limit: float) -> Row:
+    low, median, high = statistics.quantiles(values, n=4)
+    return Row(what, median, low, high, len(values), unit, limit)
+
+
+def python(source: str, *arguments: str, cache: str, **variables: str) -> str:
+    """Run a program in a process of its own; what it prints last."""
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": cache,
+        "INSTRUMENTED_TABLES": "summary",
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise click.ClickException(f"a measured program failed:\n{done.stderr}")
+    return done.stdout.splitlines()[-1]
+
+
+# --- Calls --------------------------------------------------------------------------------------
+
+
+def tiny_call(device: str, rounds: int) -> list[Row]:
+    """A compiled call of 8 elements: microseconds over Inductor's, and a naive wrapper's."""
+    import torch
+
+    os.environ["INSTRUMENTED_TABLES"] = "none"
+
+    @torch._dynamo.register_backend  # type: ignore[attr-defined]
+    def naive(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+        from torch._inductor.compile_fx import compile_fx
+
+        compiled = compile_fx(gm, inputs)
+
+        def call(*args: object) -> object:
+            with torch.profiler.record_function("TORCHDYNAMO"):
+                return compiled(*args)
+
+        return call
+
+    functions = {}
+    for backend in ("inductor", "instrumented", "naive"):
+        # A function of its own for each: Dynamo keeps compiled code by code object.
+        namespace: dict[str, object] = {}
+        exec(compile("def f(x): return x + 1", backend, "exec"), namespace)
+        functions[backend] = torch.compile(namespace["f"], backend=backend)  # type: ignore[call-overload]
+    x = torch.ones(8, device=device)
+    times: dict[str, list[float]] = {backend: [] for backend in functions}
+    with torch.no_grad():
+        for function in functions.values():
+            for _ in range(2000):
+                function(x)
+        order = list(functions)
+        with click.progressbar(range(rounds), label="calls", file=sys.stderr) as bar:
+            for _ in bar:
+                random.shuffle(order)
+                for backend in order:
+                    times[backend].append(microseconds_a_call(functions[backend], x))
+                if device == "cuda":
+                    torch.cuda.synchronize()
+    rows = []
+    for backend, limit in (("instrumented", 0.4), ("naive", float("inf"))):
+        over = [a - b for a, b in zip(times[backend], times["inductor"], strict=True)]
+        rows.append(summarise(f"call of 8 elements, {device}: {backend}", over, "us over", limit))
+    return rows
+
+
+def microseconds_a_call(function: Callable[[object], object], x: object, calls: int = 500) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        function(x)
+    return (time.perf_counter() - start) / calls * 1e6
+
+
+# --- Compilations -------------------------------------------------------------------------------
+
+COMPILE = """
+    import sys, time
+    import torch, torch._dynamo
+    from torch._inductor.compile_fx import compile_fx
+    from instrumented_backend.demo import LENGTH, BATCH, SmallGPT
+    backend, device, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
+    model = SmallGPT().to(device)
+    text = torch.arange(BATCH * LENGTH, device=device).view(BATCH, LENGTH) % 7
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2, device=device))  # imports, pools
+    seconds = []
+    for _ in range(times):
+        torch._dynamo.reset()
+        start = time.perf_counter()
+        torch.compile(model, backend=backend)(text).backward()
+        seconds.append(time.perf_counter() - start)
+    print(sorted(seconds)[len(seconds) // 2])
+"""
+
+
+def compilations(device: str, pairs: int, warm: bool) -> list[Row]:
+    """Forward and backward of a two-layer GPT: seconds, as a ratio to Inductor's."""
+    label = "warm compile" if warm else "cold compile"
+    ratios = []
+    with tempfile.TemporaryDirectory() as folder:
+        if warm:
+            python(COMPILE, "inductor", device, "1", cache=folder)
+        with click.progressbar(range(pairs), label=label, file=sys.stderr) as bar:
+            for i in bar:
+                seconds = {}
+                for backend in random.sample(("inductor", "instrumented"), 2):
+                    cache = folder if warm else f"{folder}/{backend}{i}"
+                    times = "5" if warm else "1"
+                    seconds[backend] = float(python(COMPILE, backend, device, times, cache=cache))
+                ratios.append(seconds["instrumented"] / seconds["inductor"])
+    return [summarise(f"{label}, {device}", ratios, "x", 1.05 if warm else 1.02)]
+
+
+# --- Start and end ------------------------------------------------------------------------------
+
+IMPORT = """
+    import time, torch
+    start = time.perf_counter()
+    import instrumented_backend
+    print((time.perf_counter() - start) * 1e3)
+"""
+
+EXIT = """
+    import sys, time, torch, torch._dynamo
+    from instrumented_backend import backend
+    for i in range(int(sys.argv[1])):
+        torch._dynamo.reset()
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2))
+    assert len(backend.report().graphs) == int(sys.argv[1])
+    start = time.perf_counter()
+    backend._session._exit.run()
+    print((time.perf_counter() - start) * 1e3)
+"""
+
+
+def start_and_end(repeats: int) -> list[Row]:
+    """Milliseconds to import the package after torch, and to report 100 graphs at the exit."""
+    with tempfile.TemporaryDirectory() as folder:
+        imports = [float(python(IMPORT, cache=folder)) for _ in range(repeats)]
+        reports = f"{folder}/reports"
+        exits = [
+            float(
+                python(
+                    EXIT, "100", cache=folder, INSTRUMENTED_TABLES="all", INSTRUMENTED_DIR=reports
+                )
+            )
+            for _ in range(max(3, repeats // 3))
+        ]
+    return [
+        summarise("import after torch", imports, "ms", 30),
+        summarise("exit, 100 graphs, all tables and files", exits, "ms", 100),
+    ]
+
+
+# --- Command ------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--only", type=click.Choice(["call", "cold", "warm", "ends"]), multiple=True)
+@click.option("--pairs", default=8, show_default=True, help="Pairs of processes for a compilation.")
+@click.option("--rounds", default=400, show_default=True, help="Rounds of 500 calls each.")
+@click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
+def main(
+    device: str, only: tuple[str, ...], pairs: int, rounds: int, json_path: Path | None
+) -> None:
+    """Measure what the backend costs; exit code 1 if a limit is passed."""
+    import torch
+
+    measures: dict[str, Callable[[], list[Row]]] = {
+        "call": lambda: tiny_call(device, rounds),
+        "cold": lambda: compilations(device, pairs, warm=False),
+        "warm": lambda: compilations(device, pairs, warm=True),
+        "ends": lambda: start_and_end(2 * pairs),
+    }
+    rows = [row for name in only or measures for row in measures[name]()]
+    click.echo(
+        tabulate(
+            [
+                [
+                    row.what,
+                    f"{row.median:.3f}",
+                    f"{row.low_quartile:.3f} .. {row.high_quartile:.3f}",
+                    row.unit,
+                    row.pairs,
+                    f"{row.limit:g}",
+                    "ok" if row.ok else "OVER",
+                ]
+                for row in rows
+            ],
+            headers=["what", "median", "quartiles", "unit", "pairs", "limit", ""],
+        )
+    )
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    click.echo(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {name}")
+    if json_path is not None:
+        json_path.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    sys.exit(not all(row.ok for row in rows))
+
+
+if __name__ == "__main__":
+    main()
