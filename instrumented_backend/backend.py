@@ -21,6 +21,7 @@ from instrumented_backend.records import Report
 from instrumented_backend.views.deliver import deliver
 
 _settings = settings.load()
+configure_logging(_settings.log)
 _session = Session(lambda report: deliver(report, _settings))
 
 
@@ -77,7 +78,9 @@ def _compile(
             config_patches=config,
             **keywords,
         )
-    return torch_compat.wrap_compiled(compiled, graph.forward)
+    with _session.failures.guard("forward region"):
+        compiled = torch_compat.wrap_compiled(compiled, graph.forward)
+    return compiled
 
 
 def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
@@ -88,8 +91,9 @@ def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
     def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
             compiled = compile_fx_inner(gm, example_inputs, **kwargs)
-        if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
-            compiled = graph.backward(compiled)
+        with _session.failures.guard("backward region"):
+            if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
+                compiled = graph.backward(compiled)
         return compiled
 
     return inner_compile
@@ -136,5 +140,4 @@ def _inductor_as_instrumented(backend: Any) -> Any:
 
 torch_compat.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:
-    configure_logging(_settings.log)
     _session.start()

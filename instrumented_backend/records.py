@@ -136,29 +136,23 @@ class Report:
                 f"schema_version is {version!r}; this version reads {SCHEMA_VERSION} only"
             )
         try:
-            return cls(**_restore({**data, "compile": _restore(data["compile"])}))
-        except (TypeError, KeyError, AttributeError) as error:
+            compilations = [CompileRecord(**item) for item in data["compile"]["compilations"]]
+            return cls(
+                **{
+                    **data,
+                    "graphs": [_graph(item) for item in data["graphs"]],
+                    "kernels": [KernelRecord(**item) for item in data["kernels"]],
+                    "breaks": [BreakRecord(**item) for item in data["breaks"]],
+                    "recompiles": [RecompileRecord(**item) for item in data["recompiles"]],
+                    "compile": {**data["compile"], "compilations": compilations},
+                }
+            )
+        except (TypeError, KeyError) as error:
             raise ReportError(f"damaged: {error}") from None
 
 
-_RECORDS_IN = {
-    "graphs": GraphRecord,
-    "code": CodeRecord,
-    "kernels": KernelRecord,
-    "breaks": BreakRecord,
-    "recompiles": RecompileRecord,
-    "compilations": CompileRecord,
-}
-
-
-def _restore(data: dict[str, Any]) -> dict[str, Any]:
-    """Turn the lists of plain dicts under the names of `_RECORDS_IN` back into records."""
-    restored = {}
-    for name, value in data.items():
-        if name in _RECORDS_IN and isinstance(value, list):
-            value = [_RECORDS_IN[name](**_restore(item)) for item in value]
-        restored[name] = value
-    return restored
+def _graph(data: dict[str, Any]) -> GraphRecord:
+    return GraphRecord(**{**data, "code": [CodeRecord(**code) for code in data["code"]]})
 
 
 def read_report(path: Path) -> Report:

@@ -61,7 +61,7 @@ def run_program(tmp_path: Path) -> RunProgram:
         arguments: tuple[str, ...] = (),
         command: tuple[str, ...] = (sys.executable, "{script}"),
         check: bool = True,
-        timeout: float = 300,
+        timeout: float = 180,
         interact: Callable[[subprocess.Popen[str]], None] | None = None,
     ) -> Finished:
         number = len(list(tmp_path.glob("program*.py")))

@@ -11,6 +11,8 @@ from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.reasons import break_reason, last_sentence
 from instrumented_backend.records import BreakRecord, CompileRecord, RecompileRecord
 
+# Of all that torch reports, only these are asked for; but where somebody else listens too
+# (TORCH_TRACE), every event comes here.
 EVENTS = frozenset({"compilation_metrics", "bwd_compilation_metrics"})
 ARTIFACTS = frozenset(
     {"dynamo_graph_break_reason", "fx_graph_cache_bypass", "aotautograd_cache_bypass"}
@@ -102,7 +104,7 @@ class CompileLog(logging.Handler):
         if name == "dynamo_graph_break_reason":
             found = break_reason(payload)
             self._add_break("break", found.reason, found.file, found.line, found.function)
-        else:
+        elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None:
                 bypass = json.loads(payload)

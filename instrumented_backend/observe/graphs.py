@@ -62,17 +62,21 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
 class ObservedGraph:
     """A graph's record with the counts that change while the program runs."""
 
-    def __init__(self, name: str | None, config: dict[str, Any]) -> None:
-        self.record = GraphRecord(name=name, config={key: str(config[key]) for key in config})
+    def __init__(self) -> None:
+        self.record = GraphRecord()
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
         self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs
         self.aot_counts: Counts = {}  # moved by AOTAutograd around that, or by a cache hit
         self.compiled_before_reset = False
 
-    def describe(self, gm: "torch.fx.GraphModule") -> None:
+    def describe(
+        self, gm: "torch.fx.GraphModule", name: str | None, config: dict[str, Any]
+    ) -> None:
         """Fill in what is known when the backend is called."""
         record = self.record
+        record.name = name
+        record.config = {option: str(value) for option, value in config.items()}
         compile_id = torch_compat.current_compile_id()
         record.compile_id = str(compile_id)
         if torch_compat.is_compiled_autograd(compile_id):

@@ -72,9 +72,10 @@ class Session:
         self.reset()
 
     def _at_exit(self) -> None:
-        report = self.report()
-        if report.graphs or report.breaks:
-            self._deliver(report)
+        with self.failures.guard("the report"):
+            report = self.report()
+            if report.graphs or report.breaks:
+                self._deliver(report)
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -82,9 +83,9 @@ class Session:
         self, gm: Any, inputs: Iterable[Any], name: str | None, config: dict[str, Any]
     ) -> ObservedGraph:
         """Take note of a graph that Dynamo hands to the backend."""
-        graph = ObservedGraph(name=name, config=config)
+        graph = ObservedGraph()
         with self.failures.guard("graph"):
-            graph.describe(gm)
+            graph.describe(gm, name, config)
         with self.failures.guard("devices"):
             for value in inputs:
                 if isinstance(value, torch_compat.tensor_type()):

@@ -13,7 +13,7 @@ from instrumented_backend.views.tables import TABLES, Row
 PREFIX = "instrumented: "
 MAX_ROWS = 100
 MAX_LINES = 3  # of breaks and skipped functions in the summary
-_NARROWEST = 8
+_NARROWEST = 6
 
 
 def render(report: Report, tables: tuple[str, ...], width: int | None = None) -> str:
@@ -122,13 +122,12 @@ def _table(report: Report, name: str, width: int) -> str:
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
     widths = _fit(headers, cells, width)
+    # The headers go in as a row: as headers, tabulate would pad each column by two.
     text = tabulate(
-        cells,
-        headers=headers,
-        tablefmt="simple",
+        [headers, ["-" * width for width in widths], *cells],
+        tablefmt="plain",
         disable_numparse=True,
         maxcolwidths=widths,
-        maxheadercolwidths=widths,
         colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
     )
     more = f"\n... {len(rows) - MAX_ROWS} more rows in the report" if len(rows) > MAX_ROWS else ""

@@ -1,0 +1,264 @@
+"""Breaks, skipped functions, compile times and recompiles, from torch's trace log."""
+
+import collections
+import logging
+import re
+from typing import Any
+
+import pytest
+import torch
+from conftest import RunProgram
+
+import instrumented_backend
+from instrumented_backend.observe.compile_log import exclusive_phases
+from instrumented_backend.observe.reasons import break_reason, last_sentence, sentence
+
+# In the form of torch 2.13's messages.
+MESSAGE = """\
+Failed to trace builtin operator
+  Explanation: Dynamo does not know how to trace builtin operator `print`.
+  Hint: Avoid calling it.
+
+  Developer debug context: builtin print
+"""
+PAYLOAD = f"""\
+Graph break in user code at /home/me/model.py:17
+Graph Break Reason: Encountered graph break when attempting to trace CALL:
+
+{MESSAGE}
+User code traceback:
+  File "/home/me/model.py", line 19, in forward
+    for layer in self.layers: x = self.block(layer, x)
+  File "/home/me/model.py", line 17, in block
+    print("hi")
+
+Traceback (most recent call last):
+  File "/somewhere/torch/_dynamo/symbolic_convert.py", line 1076, in wrapper
+"""
+
+
+def test_sentence() -> None:
+    said = (
+        "Failed to trace builtin operator: "
+        "Dynamo does not know how to trace builtin operator `print`."
+    )
+    assert sentence(MESSAGE) == said
+    assert sentence("just one line") == "just one line"
+    assert sentence("") == "unknown"
+    both = (
+        f"{MESSAGE}\n*** While handling this graph break, another graph break occurred: ***\n\n"
+        "graph break in loop\n  Explanation: A loop.\n"
+    )
+    assert sentence(both) == said
+    assert last_sentence(both) == "graph break in loop: A loop."
+
+
+def test_break_reason() -> None:
+    found = break_reason(PAYLOAD)
+    assert (found.file, found.line, found.function) == ("/home/me/model.py", 17, "block")
+    assert found.reason.startswith("Failed to trace builtin operator: Dynamo does not know")
+    unplaced = break_reason("something else altogether")
+    assert unplaced == type(unplaced)("something else altogether", None, None, None)
+
+
+def test_exclusive_phases_add_up() -> None:
+    # 10 s in all, of which 8 in AOTAutograd, of which 5 in Inductor, 4 in codegen, 3 in kernels.
+    metrics = {
+        "dynamo_cumulative_compile_time_us": 10_000_000,
+        "aot_autograd_cumulative_compile_time_us": 8_000_000,
+        "inductor_cumulative_compile_time_us": 5_000_000,
+        "inductor_code_gen_cumulative_compile_time_us": 4_000_000,
+        "triton_compile_time_us": 3_000_000,
+    }
+    assert exclusive_phases(metrics, "forward") == {
+        "dynamo_s": 2.0,
+        "aot_autograd_s": 3.0,
+        "inductor_s": 1.0,
+        "codegen_s": 1.0,
+        "kernel_compile_s": 3.0,
+    }
+
+
+def test_exclusive_phases_on_a_cache_hit() -> None:
+    # Inductor did not run: the kernels were loaded inside AOTAutograd's look-up.
+    metrics = {
+        "dynamo_cumulative_compile_time_us": 3_000_000,
+        "aot_autograd_cumulative_compile_time_us": 2_000_000,
+        "triton_compile_time_us": 500_000,
+    }
+    phases = exclusive_phases(metrics, "forward")
+    assert phases["dynamo_s"] == 1.0 and phases["aot_autograd_s"] == 1.5
+    assert phases["inductor_s"] == phases["codegen_s"] == 0.0
+    assert phases["kernel_compile_s"] == 0.5
+
+
+def test_figures_that_overlap_are_unknown() -> None:
+    metrics = {
+        "dynamo_cumulative_compile_time_us": 1_000_000,
+        "aot_autograd_cumulative_compile_time_us": 2_000_000,
+    }
+    assert exclusive_phases(metrics, "forward")["dynamo_s"] is None
+
+
+# --- The real thing -----------------------------------------------------------------------------
+
+BROKEN_IN_A_LOOP = """
+    import sys, torch
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embedding = torch.nn.Embedding(10, 8)
+            self.blocks = torch.nn.ModuleList(torch.nn.Linear(8, 8) for _ in range(3))
+            self.head = torch.nn.Linear(8, 10)
+        def block(self, layer, x):
+            x = torch.relu(layer(x))
+            torch._dynamo.graph_break()  # the break
+            return x * 2
+        def forward(self, tokens):
+            x = self.embedding(tokens)
+            for layer in self.blocks:
+                x = self.block(layer, x)
+            return torch.nn.functional.cross_entropy(self.head(x), tokens)
+    compiled = torch.compile(Model(), backend="instrumented")
+    for _ in range(4):
+        compiled(torch.arange(5)).backward()
+"""
+
+
+@pytest.mark.smoke
+def test_a_break_inside_a_loop(run_program: RunProgram) -> None:
+    done = run_program(BROKEN_IN_A_LOOP)
+    report = done.report
+    source = BROKEN_IN_A_LOOP.splitlines()
+    broken = next(i for i, line in enumerate(source, 1) if "# the break" in line)
+    outer = next(i for i, line in enumerate(source, 1) if "def forward" in line)
+
+    # What was compiled: the block, up to the break and after it; 3 blocks in each of 4 steps.
+    functions = [graph["function"] for graph in report["graphs"]]
+    assert functions[0] == "block" and functions[1].startswith("torch_dynamo_resume_in_block")
+    assert [graph["calls"] for graph in report["graphs"]] == [12, 12]
+    assert [graph["backward_calls"] for graph in report["graphs"]] == [12, 12]
+    assert report["graphs"][0]["ended_by"].startswith("Call to `torch._dynamo.graph_break()`")
+    assert report["graphs"][1]["ended_by"] is None
+
+    # What was not: the function with the loop, for the break that it met.
+    (skipped,) = [record for record in report["breaks"] if record["kind"] == "skipped"]
+    assert (skipped["function"], skipped["line"]) == ("forward", outer)
+    assert "loop" in skipped["reason"]
+    (met,) = [record for record in report["breaks"] if record["kind"] == "break"]
+    assert (met["function"], met["line"]) == ("block", broken)
+    assert met["count"] == 2  # while forward was tried, and while block was compiled
+    assert report["summary"]["graph_breaks"] == 1
+    outcomes = {c["function"]: c["outcome"] for c in report["compile"]["compilations"]}
+    assert outcomes["forward"] == "skipped" and outcomes["block"] == "compiled"
+
+    assert "1 graph break" in done.stderr.splitlines()[0]
+    assert f"ran eagerly: forward (program0.py:{outer})" in done.stderr
+    assert f"graph break at program0.py:{broken} in block" in done.stderr
+
+
+def test_compile_times_are_those_of_torch(fresh: None) -> None:
+    torch._dynamo.utils.clear_compilation_metrics()
+    compiled = torch.compile(lambda x: (x.sin() + 1).sum(), backend="instrumented")
+    compiled(torch.randn(8, requires_grad=True)).backward()
+    report = instrumented_backend.report()
+    forward, backward = report.compile["compilations"]
+    theirs = torch._dynamo.utils.get_compilation_metrics()
+    assert [c.total_s for c in (forward, backward)] == [m.duration_us / 1e6 for m in theirs]
+    assert (forward.direction, backward.direction) == ("forward", "backward")
+    for record in (forward, backward):
+        phases = [seconds or 0.0 for seconds in record.phases_s.values()]
+        assert sum(phases) == pytest.approx(record.total_s, rel=0.02)
+    assert report.graphs[0].compile_s["backward_aot_autograd_s"] is not None
+
+
+def test_nothing_but_our_events_is_rendered(run_program: RunProgram) -> None:
+    """Rendering every event would cost 3 to 10 % of a warm compile."""
+    done = run_program("""
+        import logging, torch
+        from instrumented_backend import backend
+        seen = []
+        original = backend._session.compile_log.emit
+        backend._session.compile_log.emit = lambda r: (seen.append(r.metadata), original(r))
+        f = torch.compile(lambda x: x.sin(), backend="instrumented")
+        f(torch.ones(2))
+        seen.clear()
+        f(torch.ones(3))
+        kinds = {next(k for k in m if k in ("compilation_metrics", "artifact")) for m in seen}
+        print(kinds, len(seen))
+    """)
+    assert done.stdout == "{'compilation_metrics'} 1\n"
+
+
+def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> None:
+    source = """
+        import torch
+        def f(x):
+            y = x.sin()
+            torch._dynamo.graph_break()
+            return y + 1
+        compiled = torch.compile(f, backend={!r})
+        compiled(torch.ones(2))
+    """
+    kinds = []
+    for backend in ("inductor", "inductor", "instrumented"):  # the first one fills the cache
+        folder = tmp_path / f"trace{len(kinds)}"
+        done = run_program(source.format(backend), env={"TORCH_TRACE": str(folder)})
+        (path,) = folder.glob("*.log")
+        events = [line for line in path.read_text().splitlines() if line.startswith("V")]
+        kinds.append(collections.Counter(re.findall(r"{\"(\w+)\"", "\n".join(events))))
+    assert kinds[2] == kinds[1] and len(kinds[1]) > 5
+    assert not [note for note in done.report["notes"] if note.startswith("lost")]
+    assert done.report["summary"]["graph_breaks"] == 1
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "logging.config.dictConfig({'version': 1})",
+        "torch._logging.set_logs(dynamo=logging.ERROR)",
+        "logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)",
+        "logging.getLogger('torch.__trace').addHandler(logging.NullHandler())",
+    ],
+    ids=["dictConfig", "set_logs", "basicConfig", "another handler"],
+)
+def test_the_programs_logging(run_program: RunProgram, configuration: str) -> None:
+    done = run_program(f"""
+        import logging, logging.config, sys, torch
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        {configuration}
+        f(torch.ones(2))
+        for logger in ("torch.__trace",):
+            assert not logging.getLogger(logger).propagate
+    """)
+    assert len(done.report["compile"]["compilations"]) == 1
+    assert done.report["graphs"][0]["function"] == "<lambda>"
+    assert not [note for note in done.report["notes"] if note.startswith("lost")]
+    assert "torch.__trace" not in done.stdout
+
+
+def test_logging_off_altogether(run_program: RunProgram) -> None:
+    """Some torch versions keep the trace log going; where it is silent, the report says so."""
+    report = run_program("""
+        import logging, torch
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        logging.disable(logging.CRITICAL)
+        f(torch.ones(2))
+    """).report
+    assert report["summary"]["graph_calls"] == 1
+    silent = any("logging.disable" in note for note in report["notes"])
+    assert len(report["compile"]["compilations"]) == (0 if silent else 1)
+
+
+def test_handlers_are_put_back() -> None:
+    from instrumented_backend.torch_compat import TRACE_LOGGER, listen_to_trace_log
+
+    logger = logging.getLogger(TRACE_LOGGER)
+    before = logger.handlers
+    count = len(before)
+    handler = logging.NullHandler()
+    undo = listen_to_trace_log(handler, frozenset(), frozenset())
+    assert handler in logger.handlers
+    undo()
+    assert handler not in logger.handlers and len(logger.handlers) == count
+    logger.handlers = before

@@ -1,0 +1,295 @@
+"""However a program ends, its ending stays its own and the report comes once."""
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+
+import pytest
+from conftest import RunProgram
+
+COMPILED = """
+    import os, signal, sys, threading, time, torch
+    f = torch.compile(lambda x: x + 1, backend="instrumented")
+    f(torch.ones(2))
+"""
+FIRST = "instrumented: 1 graph, 1 call (+0 backward), 0 graph breaks, 0 recompiles"
+
+
+def once(stderr: str) -> bool:
+    return stderr.count("instrumented: ") == 1 and FIRST in stderr
+
+
+def when_ready(*signals: int) -> Callable[[subprocess.Popen[str]], None]:
+    """Send the signals once the program has printed its line."""
+
+    def interact(process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        for number in signals:
+            process.send_signal(number)
+
+    return interact
+
+
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        ("", 0),
+        ("raise KeyError('boom')", 1),
+        ("sys.exit(3)", 3),
+        ("sys.exit('no')", 1),
+        ("signal.raise_signal(signal.SIGINT)", -signal.SIGINT),
+        ("signal.raise_signal(signal.SIGTERM); time.sleep(30)", -signal.SIGTERM),
+        ("import atexit; atexit.register(lambda: print('last'))", 0),
+    ],
+)
+def test_endings(run_program: RunProgram, ending: str, code: int) -> None:
+    done = run_program(COMPILED + f"\n    {ending}", check=False)
+    assert done.returncode == code
+    assert once(done.stderr)
+    assert done.report["summary"]["graph_calls"] == 1
+    if "boom" in ending:
+        assert "KeyError: 'boom'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "waiting",
+    [
+        "time.sleep(60)",
+        "threading.Event().wait()",
+        "import ctypes; ctypes.PyDLL(None).pause()",
+        "\n    while True: f(torch.ones(2))",
+        "torch.zeros(1).sum(); threading.Thread(target=time.sleep, args=(60,)).start()",
+    ],
+    ids=["sleep", "lock", "native", "busy", "other thread"],
+)
+def test_sigterm_without_a_handler(run_program: RunProgram, waiting: str) -> None:
+    done = run_program(
+        COMPILED + f"\n    print('ready', flush=True); {waiting}",
+        check=False,
+        interact=when_ready(signal.SIGTERM),
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert done.stderr.count("instrumented: 1 graph") == 1
+    assert done.report["summary"]["graphs"] == 1
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_sigterm_with_the_programs_handler(run_program: RunProgram, when: str) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: (print('mine', flush=True), sys.exit(9)))"
+    source = COMPILED
+    if when == "before":
+        source = source.replace("f = torch", f"{handler}; f = torch")
+    else:
+        source += f"\n    {handler}"
+    done = run_program(
+        source + "\n    print('ready', flush=True); time.sleep(60)",
+        check=False,
+        interact=when_ready(signal.SIGTERM),
+    )
+    assert done.returncode == 9
+    assert done.stdout == "mine\n"
+    assert once(done.stderr)
+
+
+def test_sigterm_ignored_by_the_program(run_program: RunProgram) -> None:
+    done = run_program(
+        COMPILED
+        + """
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    print("ready", flush=True); time.sleep(1); print("alive")
+    """,
+        interact=when_ready(signal.SIGTERM),
+    )
+    assert done.stdout == "alive\n"
+    assert once(done.stderr)
+
+
+def test_ctrl_c_handled_by_the_program(run_program: RunProgram) -> None:
+    done = run_program(
+        COMPILED
+        + """
+    try:
+        print("ready", flush=True); time.sleep(60)
+    except KeyboardInterrupt:
+        print("saved")
+    """,
+        interact=when_ready(signal.SIGINT),
+    )
+    assert done.stdout == "saved\n"
+    assert once(done.stderr)
+
+
+def test_sigterm_beside_an_event_loop(run_program: RunProgram) -> None:
+    """asyncio takes the one wake-up descriptor of a process."""
+    done = run_program(
+        """
+        import asyncio, torch, signal
+        async def main():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print, "usr1")
+            f = torch.compile(lambda x: x + 1, backend="instrumented")
+            f(torch.ones(2))
+            signal.raise_signal(signal.SIGUSR1)
+            await asyncio.sleep(0.1)
+            print("ready", flush=True)
+            await asyncio.sleep(60)
+        asyncio.run(main())
+        """,
+        check=False,
+        interact=lambda process: [
+            process.stdout.readline() == "usr1\n",  # type: ignore[union-attr]
+            when_ready(signal.SIGTERM)(process),
+        ]
+        and None,
+    )
+    assert done.returncode == -signal.SIGTERM
+    assert once(done.stderr)
+
+
+def test_forked_children_say_nothing_of_their_parent(run_program: RunProgram) -> None:
+    done = run_program(
+        COMPILED
+        + """
+    for _ in range(3):
+        pid = os.fork()
+        if pid == 0:
+            f(torch.ones(2))
+            sys.exit(5)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+    """
+    )
+    assert once(done.stderr)
+    assert done.report["summary"]["graph_calls"] == 1
+
+
+def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_program: RunProgram) -> None:
+    done = run_program(
+        COMPILED
+        + """
+    for wait in [0.1, 0.0] * 20:
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(60)
+            os._exit(0)
+        time.sleep(wait)
+        os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGTERM
+    time.sleep(0.2)
+    print("parent lives")
+    """
+    )
+    assert done.stdout == "parent lives\n"
+    assert once(done.stderr)
+
+
+def test_a_forked_child_that_compiles_reports_for_itself(run_program: RunProgram) -> None:
+    done = run_program("""
+        import multiprocessing, torch
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        def work():
+            g = torch.compile(lambda x: x * 2, backend="instrumented")
+            g(torch.ones(2)), g(torch.ones(2))
+        torch.set_num_threads(1)
+        context = multiprocessing.get_context("fork")
+        child = context.Process(target=work)
+        child.start(); child.join()
+        assert child.exitcode == 0
+        f(torch.ones(2))
+    """)
+    assert sorted(report["summary"]["graph_calls"] for report in done.reports) == [1, 2]
+    assert done.stderr.count("instrumented: 1 graph") == 2
+
+
+def test_data_loader_workers(run_program: RunProgram) -> None:
+    for method in ("fork", "spawn"):
+        done = run_program(f"""
+            import torch
+            if __name__ == "__main__":
+                f = torch.compile(lambda x: x + 1, backend="instrumented")
+                data = torch.utils.data.DataLoader(
+                    range(8), num_workers=2, multiprocessing_context={method!r}
+                )
+                f(torch.ones(2))
+                print(sum(int(batch) for batch in data))
+        """)
+        assert done.stdout == "28\n"
+        assert once(done.stderr), done.stderr
+        assert len(done.reports) == 1
+
+
+def test_nothing_compiled_says_nothing(run_program: RunProgram) -> None:
+    done = run_program("""
+        import torch, instrumented_backend
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        print("done")
+    """)
+    assert (done.stdout, done.stderr, done.reports) == ("done\n", "", [])
+
+
+def test_only_rank_0_prints(run_program: RunProgram) -> None:
+    done = run_program(COMPILED, env={"RANK": "1"})
+    assert done.stderr == ""
+    assert done.report["run"]["rank"] == 1
+
+
+@pytest.mark.parametrize("tables", ["none", "summary", "all"])
+def test_tables(run_program: RunProgram, tables: str) -> None:
+    done = run_program(COMPILED, env={"INSTRUMENTED_TABLES": tables})
+    assert (FIRST in done.stderr) == (tables != "none")
+    assert ("Graphs that Dynamo captured" in done.stderr) == (tables == "all")
+
+
+@pytest.mark.parametrize(
+    "closed", ["sys.stderr = None", "sys.stderr.close()", "os.close(2)"], ids=str
+)
+def test_a_closed_stderr(run_program: RunProgram, closed: str) -> None:
+    done = run_program(COMPILED + f"\n    {closed}")
+    assert done.report["summary"]["graphs"] == 1
+
+
+def test_a_deleted_working_folder_and_a_relative_report_folder(run_program: RunProgram) -> None:
+    done = run_program(
+        """
+        import os, shutil, tempfile, torch
+        home = os.getcwd()
+        folder = tempfile.mkdtemp()
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        os.chdir(folder); os.rmdir(folder)
+        f(torch.ones(2))
+        """,
+        env={"INSTRUMENTED_DIR": "relative"},
+    )
+    assert done.stderr.startswith("instrumented: 1 graph")
+
+
+def test_a_report_folder_that_fails_at_the_end(run_program: RunProgram) -> None:
+    done = run_program(
+        """
+        import os, shutil, torch
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        f(torch.ones(2))
+        folder = os.environ["INSTRUMENTED_DIR"]
+        shutil.rmtree(folder)
+        open(folder, "w").close()
+        """
+    )
+    assert "no report file" in done.stderr
+    assert FIRST in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_report_at_any_moment(run_program: RunProgram) -> None:
+    done = run_program("""
+        import torch, instrumented_backend
+        f = torch.compile(lambda x: x + 1, backend="instrumented")
+        for calls in range(1, 4):
+            f(torch.ones(2))
+            assert instrumented_backend.report().summary["graph_calls"] == calls
+    """)
+    assert done.report["summary"]["graph_calls"] == 3
+
+
+def test_pids_differ(run_program: RunProgram) -> None:
+    done = run_program(COMPILED)
+    assert done.report["run"]["pid"] != os.getpid()

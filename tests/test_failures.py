@@ -1,0 +1,77 @@
+"""A failure of our own costs an observation, never the program."""
+
+import pytest
+from conftest import RunProgram
+
+from instrumented_backend.observe.failures import MAX_NOTES, Failures
+
+PROGRAM = """
+    import sys, torch
+    from instrumented_backend import torch_compat
+    from instrumented_backend.observe import counters, compile_log, exit, graphs, session
+    def fail(*args, **kwargs):
+        raise RuntimeError("injected")
+    {inject}
+    x = torch.ones(4, requires_grad=True)
+    f = torch.compile(lambda x: x.sin().sum(), backend="instrumented")
+    for _ in range(3):
+        f(x).backward()
+    print(x.grad.sum().item())
+    sys.exit(4)
+"""
+
+INJECTIONS = {
+    "trace log": "torch_compat.listen_to_trace_log = fail",
+    "compile log": "compile_log.CompileLog._compilation = fail",
+    "lazy backward": "compile_log.CompileLog._lazy_backward = fail",
+    "opening a graph": "compile_log.CompileLog.graph_opened = fail",
+    "graph": "graphs.count_ops = fail",
+    "devices": "torch_compat.tensor_type = fail",
+    "counters": "torch_compat.dynamo_counters = fail",
+    "metrics": "torch_compat.metric_values = fail",
+    "post_compile": "torch_compat.patch_post_compile = fail",
+    "backward region": "torch_compat.is_backward_code = fail",
+    "generated code": "session.kernel_names = fail",
+    "code path": "torch_compat.code_path = fail",
+    "forward region": "graphs.ObservedGraph.forward = fail",
+    "exit": "exit.ExitHooks.install = fail",
+    "report": "session.assemble = fail",
+    "views": "import instrumented_backend.backend as b; b.deliver = fail",
+}
+
+
+@pytest.mark.parametrize("observer", INJECTIONS)
+def test_a_failure_in_each_observer(run_program: RunProgram, observer: str) -> None:
+    plain = run_program(PROGRAM.format(inject=""), check=False)
+    assert plain.returncode == 4
+    # A backward is compiled lazily only where no cache holds it.
+    env = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"} if observer == "lazy backward" else {}
+    done = run_program(PROGRAM.format(inject=INJECTIONS[observer]), check=False, env=env)
+    assert done.returncode == 4
+    assert done.stdout == plain.stdout
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("injected") >= 1
+    said = [line for line in done.stderr.splitlines() if "WARNING: lost: " in line]
+    assert len(said) == len(set(said)) >= 1
+    if observer not in ("exit", "report", "views"):
+        assert done.report["summary"]["graphs"] == 1
+        assert any("injected" in note for note in done.report["notes"])
+    if observer not in ("exit", "report", "views", "forward region"):
+        assert done.report["summary"]["graph_calls"] == 3
+
+
+def test_notes_are_said_once_and_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    failures = Failures()
+    for i in range(3 * MAX_NOTES):
+        with failures.guard("observer"):
+            raise ValueError(i % (2 * MAX_NOTES))
+    assert len(failures.notes) == MAX_NOTES
+    assert failures.notes[0].startswith("lost: observer: ValueError: 0 (test_failures.py:")
+    assert len(caplog.records) == MAX_NOTES
+
+
+def test_the_programs_own_exceptions_are_not_ours() -> None:
+    failures = Failures()
+    with pytest.raises(KeyboardInterrupt), failures.guard("observer"):
+        raise KeyboardInterrupt
+    assert failures.notes == []

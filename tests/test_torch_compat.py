@@ -1,0 +1,186 @@
+"""Every private name of torch that we use is still there, and does what we take it to do."""
+
+import logging
+import sys
+import types
+from typing import Any
+
+import pytest
+import torch
+
+from instrumented_backend import torch_compat
+
+pytestmark = pytest.mark.smoke
+
+
+def test_the_backend_registry() -> None:
+    from torch._dynamo.backends import registry
+
+    import instrumented_backend  # noqa: F401
+
+    assert torch_compat.BACKEND_NAME in registry._BACKENDS
+
+
+def test_the_backend_look_up_can_be_patched() -> None:
+    from torch._dynamo import eval_frame
+
+    before = eval_frame.get_compiler_fn
+    asked: list[Any] = []
+    undo = torch_compat.patch_backend_lookup(lambda backend: asked.append(backend) or backend)
+    try:
+        torch.compile(lambda x: x, backend="eager")
+        assert [type(backend) for backend in asked] == [torch._TorchCompileWrapper]
+        wrapper = asked[0]
+        assert wrapper.kwargs == {} and wrapper.dynamic is None and callable(wrapper.compiler_fn)
+    finally:
+        undo()
+    assert eval_frame.get_compiler_fn is before
+
+
+def test_post_compile_can_be_patched() -> None:
+    from torch._inductor.output_code import CompiledFxGraph
+
+    before = CompiledFxGraph.post_compile
+    loaded: list[Any] = []
+    undo = torch_compat.patch_post_compile(loaded.append)
+    try:
+        torch._dynamo.reset()
+        torch.compile(lambda x: x * 7 + 1)(torch.ones(3))
+    finally:
+        undo()
+    assert CompiledFxGraph.post_compile is before
+    (graph,) = loaded
+    assert torch_compat.is_output_code(graph)
+    assert not torch_compat.is_backward_code(graph)
+    assert callable(graph.current_callable)
+    with open(torch_compat.code_path(graph)) as file:
+        assert file.read() == graph.source_code
+
+
+def test_compile_fx_keywords() -> None:
+    import inspect
+
+    from torch._inductor.compile_fx import compile_fx
+
+    parameters = inspect.signature(compile_fx).parameters
+    assert set(torch_compat.compile_fx_keywords("name")) <= set(parameters)
+    assert {"inner_compile", "config_patches"} <= set(parameters)
+
+
+def test_inductors_own_wrapper() -> None:
+    wrapper = torch._TorchCompileInductorWrapper("max-autotune-no-cudagraphs", None, None)
+    assert wrapper.config["max_autotune"] is True
+
+
+def test_the_compile_context() -> None:
+    seen: list[Any] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        compile_id = torch_compat.current_compile_id()
+        seen.append((str(compile_id), torch_compat.is_compiled_autograd(compile_id)))
+        seen.append(torch_compat.subgraph_reason(gm))
+        seen.append([torch_compat.is_fake(value) for value in inputs])
+        return gm
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert seen[0] == ("0/0", False)
+    assert seen[1].user_stack and not seen[1].graph_break and seen[1].reason
+    assert torch_compat.current_compile_id() is None
+
+
+def test_compiled_functions_come_under_one_guard() -> None:
+    """Dynamo takes a guard off what a backend returns; ours must not hide one."""
+    inner = lambda x: x  # noqa: E731
+    guarded = torch._dynamo.disable(inner, reason="because")
+    wrapped: list[Any] = []
+
+    def wrap(compiled: Any) -> Any:
+        wrapped.append(compiled)
+        return lambda x: compiled(x)
+
+    result = torch_compat.wrap_compiled(guarded, wrap)
+    assert wrapped == [inner]
+    assert result._torchdynamo_disable_msg == "because"
+    assert torch_compat.wrap_compiled(inner, wrap)(3) == 3 and wrapped == [inner, inner]
+
+
+def test_counters_and_metrics() -> None:
+    assert "generated_kernel_count" in torch_compat.metric_fields()
+    assert set(torch_compat.metric_values()) == set(torch_compat.metric_fields())
+    assert isinstance(torch_compat.dynamo_counters(), dict)
+
+
+def test_the_trace_log_is_selective() -> None:
+    from torch._logging import trace_structured
+
+    class Keep(logging.Handler):
+        def __init__(self) -> None:
+            super().__init__()
+            self.kept: list[str] = []
+
+        def emit(self, record: logging.LogRecord) -> None:
+            self.kept += [key for key in record.metadata if key in ("wanted", "artifact", "other")]
+
+    logger = logging.getLogger(torch_compat.TRACE_LOGGER)
+    before = logger.handlers
+    logger.handlers = []
+    handler = Keep()
+    rendered: list[str] = []
+    undo = torch_compat.listen_to_trace_log(handler, frozenset({"wanted"}), frozenset({"this"}))
+    try:
+        for event, name in (
+            ("wanted", ""),
+            ("other", ""),
+            ("artifact", "this"),
+            ("artifact", "that"),
+        ):
+            trace_structured(
+                event,
+                metadata_fn=lambda name=name: {"name": name},
+                payload_fn=lambda event=event, name=name: rendered.append(event + name) or "",
+                expect_trace_id=False,
+            )
+        assert handler.kept == ["wanted", "artifact"]
+        assert rendered == ["wanted", "artifactthis"]
+        # Somebody else who listens gets everything.
+        logger.addHandler(logging.NullHandler())
+        trace_structured("other", payload_fn=lambda: "", expect_trace_id=False)
+        assert handler.kept == ["wanted", "artifact", "other"]
+    finally:
+        undo()
+        logger.handlers = before
+
+
+def test_the_profiler_gate() -> None:
+    profiler = torch_compat.profiler_state()
+    assert profiler._is_profiler_enabled is False
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        assert profiler._is_profiler_enabled is True
+        with torch_compat.record_function_fast()("a region"):
+            torch.ones(1)
+    assert "a region" in [event.name for event in prof.events()]
+
+
+def test_after_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    (tmp_path / "imported_later.py").write_text("value = 1")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seen: list[types.ModuleType] = []
+    torch_compat.after_import("imported_later", seen.append)
+    assert seen == []
+    finders = len(sys.meta_path)
+    import imported_later  # type: ignore[import-not-found]
+
+    assert seen == [imported_later]
+    assert len(sys.meta_path) == finders - 1
+    assert type(imported_later.__loader__).__module__ != torch_compat.__name__
+    assert imported_later.__spec__.loader is imported_later.__loader__
+    torch_compat.after_import("imported_later", seen.append)
+    assert seen == [imported_later] * 2
+
+
+def test_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANK", raising=False)
+    assert torch_compat.rank() == 0
+    monkeypatch.setenv("RANK", "3")
+    assert torch_compat.rank() == 3

@@ -1,0 +1,105 @@
+"""The text fits the terminal, the files hold the rows."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from test_records import sample
+
+from instrumented_backend import settings
+from instrumented_backend.records import GraphRecord
+from instrumented_backend.views.files import write_files
+from instrumented_backend.views.tables import TABLES
+from instrumented_backend.views.text import render
+
+
+def test_the_first_line_has_the_facts() -> None:
+    first = render(sample(), ("summary",), 80).splitlines()[0]
+    assert first == (
+        "instrumented: 1 graph, 3 calls (+2 backward), 1 graph break, 1 recompile "
+        "· torch 2.13.0, cpu"
+    )
+
+
+def test_the_summary_says_what_is_known_and_what_is_not() -> None:
+    text = render(sample(), ("summary",), 80)
+    assert "captured -/- ops: not measured" in text
+    text = " ".join(text.split())
+    assert "7 ops in the graphs" in text
+    assert "compiled in 0.75 s" in text
+    assert "1 of 1 graph from the cache" in text
+    assert "ran eagerly: forward (.../me/model.py:12): graph break in loop" in text
+    assert "graph break at .../me/model.py:14 in block: Failed to trace print" in text
+    assert "next: INSTRUMENTED_TABLES=summary,breaks" in text
+
+
+def test_a_loss_of_ours_is_in_the_summary() -> None:
+    report = sample()
+    report.notes.append("lost: counters: ValueError: no")
+    assert "lost: counters: ValueError: no" in render(report, ("summary",), 80)
+
+
+@pytest.mark.parametrize("width", [80, 100, 200])
+def test_everything_fits(width: int) -> None:
+    report = sample()
+    report.graphs.append(
+        GraphRecord(
+            graph=1,
+            compile_id="1/0",
+            function="torch_dynamo_resume_in_a_function_with_a_long_name_at_1234",
+            file="/a/very/long/path/" + "deep/" * 20 + "module.py",
+            line=1234,
+            ops=1_000_000,
+            calls=123_456_789,
+            backward_calls=123_456_789,
+            ended_by="x" * 400,
+        )
+    )
+    report.breaks[0].reason = "a long reason " * 20
+    text = render(report, settings.TABLES, width)
+    # The first line stays whole, for grep.
+    assert all(len(line) <= width for line in text.splitlines()[1:]), max(
+        text.splitlines()[1:], key=len
+    )
+    assert ("123456789" in text) == (width > 80)  # on 80 columns it takes two lines
+
+
+def test_empty_tables_are_silent() -> None:
+    report = sample()
+    report.breaks.clear()
+    report.recompiles.clear()
+    assert render(report, ("breaks", "recompiles", "missing"), 80) == ""
+
+
+def test_long_tables_end_with_what_is_left_out() -> None:
+    report = sample()
+    report.kernels *= 150
+    assert render(report, ("kernels",), 80).endswith("... 50 more rows in the report")
+
+
+def test_every_table_of_the_settings_is_drawn() -> None:
+    assert tuple(TABLES) == settings.TABLES
+    text = render(sample(), settings.TABLES, 120)
+    for table in TABLES.values():
+        if table.name not in ("summary", "missing"):
+            assert table.title in text
+
+
+def test_files(tmp_path: Path) -> None:
+    report = sample()
+    write_files(report, tmp_path / "new")
+    written = {path.name for path in (tmp_path / "new").iterdir()}
+    assert "report.rank0.pid17.json" in written
+    assert not [name for name in written if name.endswith(".part")]
+    saved = json.loads((tmp_path / "new" / "report.rank0.pid17.json").read_text())
+    assert saved["summary"] == report.summary
+    with (tmp_path / "new" / "graphs.rank0.pid17.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    assert (row["function"], row["calls"], row["backward_calls"]) == ("forward", "3", "2")
+    with (tmp_path / "new" / "summary.rank0.pid17.csv").open() as file:
+        (row,) = csv.DictReader(file)
+    # Dynamo's own names, and nothing where nothing is known.
+    for column in ("graphs", "graph_calls", "captured_ops", "total_ops", "pct_ops", "pct_time"):
+        assert column in row
+    assert row["captured_ops"] == ""
