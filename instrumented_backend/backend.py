@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._dynamo  # noqa: F401  (a backend is of no use without it, and the session listens)
+import torch._dynamo
 
 from instrumented_backend import settings, torch_compat
 from instrumented_backend.logs import configure_logging
@@ -62,10 +62,14 @@ def instrumented(
 
 
 def _compile(
-    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], config: dict[str, Any], name: str | None
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    config: dict[str, Any],
+    name: str | None,
 ) -> Callable[..., Any]:
-    from torch._inductor.compile_fx import compile_fx
+    import torch._inductor.compile_fx as inductor
 
+    compile_fx: Callable[..., Any] = inductor.compile_fx
     keywords = torch_compat.compile_fx_keywords(name)
     if _settings.disable:
         return compile_fx(gm, example_inputs, config_patches=config, **keywords)
@@ -90,7 +94,7 @@ def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
     @functools.wraps(compile_fx_inner)
     def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
-            compiled = compile_fx_inner(gm, example_inputs, **kwargs)
+            compiled: Any = compile_fx_inner(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
             if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
                 compiled = graph.backward(compiled)

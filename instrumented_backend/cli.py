@@ -7,8 +7,8 @@ import click
 
 from instrumented_backend import __version__, settings
 from instrumented_backend.records import Report, ReportError, read_report
-from instrumented_backend.views.text import render
 from instrumented_backend.script import Script, run_as_main
+from instrumented_backend.views.text import render
 
 _VARIABLES = "\n".join(
     f"  {variable.name} (default: {variable.default or 'empty'})\n      {variable.meaning}"

@@ -12,7 +12,7 @@ import importlib.util
 import inspect
 import logging
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +79,9 @@ def register_by_name() -> None:
     entry_point = importlib.metadata.EntryPoint(
         BACKEND_NAME, "instrumented_backend.backend:instrumented", ENTRY_POINT_GROUP
     )
-    after_import(_REGISTRY, lambda registry: registry._BACKENDS.setdefault(BACKEND_NAME, entry_point))
+    after_import(
+        _REGISTRY, lambda registry: registry._BACKENDS.setdefault(BACKEND_NAME, entry_point)
+    )
 
 
 def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
@@ -130,10 +132,10 @@ def patch_post_compile(loaded: Callable[[Any], None]) -> Undo:
         original(self, *args, **kwargs)
         loaded(self)
 
-    CompiledFxGraph.post_compile = post_compile
+    CompiledFxGraph.post_compile = post_compile  # type: ignore[method-assign]
 
     def undo() -> None:
-        CompiledFxGraph.post_compile = original
+        CompiledFxGraph.post_compile = original  # type: ignore[method-assign]
 
     return undo
 
@@ -199,10 +201,20 @@ def is_higher_order(target: Any) -> bool:
     return isinstance(target, HigherOrderOperator)
 
 
-def tensor_type() -> type:
+def graphs_in(gm: "torch.fx.GraphModule") -> Iterator["torch.fx.Graph"]:
+    """The graph of ``gm`` and those nested in it, each once."""
+    from torch.fx import GraphModule
+
+    for module in gm.modules():
+        if isinstance(module, GraphModule):
+            yield module.graph
+
+
+def device_kind(value: Any) -> str | None:
+    """``"cuda"`` for a tensor on one; None for what is no tensor."""
     import torch
 
-    return torch.Tensor
+    return value.device.type if isinstance(value, torch.Tensor) else None
 
 
 def is_fake(value: Any) -> bool:
@@ -224,7 +236,7 @@ def metric_values() -> dict[str, int]:
     return dict(CachedMetricsHelper().cached_metrics)
 
 
-def dynamo_counters() -> dict[str, dict[str, Any]]:
+def dynamo_counters() -> Mapping[str, Mapping[str, int]]:
     from torch._dynamo.utils import counters
 
     return counters

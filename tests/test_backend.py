@@ -23,7 +23,7 @@ def test_by_name_without_an_import(run_program: RunProgram) -> None:
         print(torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2)).tolist())
     """)
     assert done.stdout == "[2.0, 2.0]\n"
-    assert done.stderr.splitlines()[0].startswith("instrumented: 1 graph, 1 call (+0 backward)")
+    assert "instrumented: 1 graph, 1 call (+0 backward)" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,9 @@ def test_bad_modes_and_options_fail_as_with_inductor(options: dict[str, Any]) ->
 
 def test_options_reach_inductor(fresh: None) -> None:
     torch.compile(
-        small, backend="instrumented", options={"trace.graph_diagram": False, "epilogue_fusion": True}
+        small,
+        backend="instrumented",
+        options={"trace.graph_diagram": False, "epilogue_fusion": True},
     )(torch.ones(3))
     (graph,) = instrumented_backend.report().graphs
     assert graph.config == {"trace.graph_diagram": "False", "epilogue_fusion": "True"}
@@ -125,7 +127,7 @@ def test_errors_while_running_are_the_programs(fresh: None) -> None:
         return x[i] + 1
 
     compiled = torch.compile(gather, backend="instrumented")
-    with pytest.raises(RuntimeError, match="index out of bounds|out of bounds"):
+    with pytest.raises(RuntimeError, match="out of bounds"):
         compiled(torch.ones(3), torch.tensor([9]))
 
 

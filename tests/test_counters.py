@@ -91,9 +91,7 @@ def test_nested() -> None:
     }
 
 
-def test_a_compilation_inside_a_compilation(
-    fresh: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_compilation_inside_a_compilation(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """One graph is compiled while Inductor compiles another: each has its own counts."""
     import torch._inductor.compile_fx as inductor
     import torch._inductor.metrics as metrics

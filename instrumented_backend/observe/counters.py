@@ -118,7 +118,9 @@ class CounterLedger(Generic[Owner]):
 
 def moved(counts: Counts) -> dict[str, dict[str, Any]]:
     """Dynamo's and Inductor's groups of ``counts`` that moved, without the helper's fields."""
-    return nested({key: value for key, value in counts.items() if value and key[0] != METRICS_GROUP})
+    return nested(
+        {key: value for key, value in counts.items() if value and key[0] != METRICS_GROUP}
+    )
 
 
 def metrics(counts: Counts) -> dict[str, int]:

@@ -85,7 +85,10 @@ class ExitHooks:
                 return  # the pipe was closed: this is a forked child
             # Other signals come through the pipe too, and the program may have its own handler
             # for SIGTERM by now.
-            if signal.SIGTERM in signals and signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
+            if (
+                signal.SIGTERM in signals
+                and signal.getsignal(signal.SIGTERM) == self._handle_sigterm
+            ):
                 break
         try:
             self.run()

@@ -53,9 +53,8 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
         node.op in ("call_function", "call_method", "call_module")
         and node.target is not operator.getitem
         and not torch_compat.is_higher_order(node.target)
-        for graph_module in gm.modules()
-        if hasattr(graph_module, "graph")
-        for node in graph_module.graph.nodes
+        for graph in torch_compat.graphs_in(gm)
+        for node in graph.nodes
     )
 
 

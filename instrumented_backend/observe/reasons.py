@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 _EXPLANATION = "  Explanation: "
 _SECOND_BREAK = "*** While handling this graph break, another graph break occurred: ***"
-_FRAME = re.compile(r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE)
+_FRAME = re.compile(
+    r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$', re.MULTILINE
+)
 _PLACE = re.compile(r"^Graph break in user code at (?P<file>.*):(?P<line>\d+)$", re.MULTILINE)
 MAX_LENGTH = 300
 

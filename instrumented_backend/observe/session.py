@@ -88,8 +88,9 @@ class Session:
             graph.describe(gm, name, config)
         with self.failures.guard("devices"):
             for value in inputs:
-                if isinstance(value, torch_compat.tensor_type()):
-                    self._devices.setdefault(value.device.type)
+                kind = torch_compat.device_kind(value)
+                if kind is not None:
+                    self._devices.setdefault(kind)
         with self._lock:
             if len(self._graphs) < MAX_GRAPHS:
                 graph.record.graph = len(self._graphs)

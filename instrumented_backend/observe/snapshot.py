@@ -156,8 +156,7 @@ def _compile(log: CompileLog) -> dict[str, Any]:
     for record in compilations:
         for phase, seconds in record.phases_s.items():
             so_far = phases.get(phase, 0.0)
-            unknown = so_far is None or seconds is None
-            phases[phase] = None if unknown else so_far + seconds
+            phases[phase] = None if so_far is None or seconds is None else so_far + seconds
     return {
         "total_s": sum(record.total_s or 0.0 for record in compilations),
         "phases": phases,

@@ -4,9 +4,9 @@ import logging
 import sys
 
 from instrumented_backend.records import Report
+from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files
 from instrumented_backend.views.text import render
-from instrumented_backend.settings import Settings
 
 log = logging.getLogger("instrumented_backend")
 

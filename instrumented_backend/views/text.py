@@ -59,9 +59,7 @@ def _captured(summary: dict[str, Any]) -> str:
             f"captured -/- ops: not measured · {_count(summary['graph_ops'], 'op')} in the graphs, "
             "each counted once"
         )
-    return (
-        f"captured {summary['captured_ops']}/{summary['total_ops']} ops ({summary['pct_ops']:.1f} %)"
-    )
+    return f"captured {summary['captured_ops']}/{summary['total_ops']} ops ({summary['pct_ops']:.1f} %)"
 
 
 def _compile_line(report: Report) -> str:
