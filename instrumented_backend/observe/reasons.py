@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 _EXPLANATION = "  Explanation: "
 _SECOND_BREAK = "*** While handling this graph break, another graph break occurred: ***"
@@ -28,7 +29,7 @@ def sentence(message: str) -> str:
     not know how to trace builtin operator `print` ..."``
     """
     lines = message.strip().splitlines() or ["unknown"]
-    for above, line in zip(lines, lines[1:], strict=False):
+    for above, line in pairwise(lines):
         if line.startswith(_EXPLANATION):
             return f"{above.strip()}: {line.removeprefix(_EXPLANATION).strip()}"[:MAX_LENGTH]
     return lines[0].strip()[:MAX_LENGTH]
