@@ -6,6 +6,7 @@ from pathlib import Path
 import architectures
 import pytest
 import torch
+from conftest import RunProgram
 
 import instrumented_backend
 
@@ -58,22 +59,42 @@ def test_results_and_report(fresh: None, name: str, training: bool) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
 @pytest.mark.parametrize("name", architectures.ARCHITECTURES)
-def test_results_on_cuda(fresh: None, name: str, mode: str) -> None:
-    # Inductor differs from itself between the run that tunes the kernels and those that find
-    # them in the cache, so that run is not compared.
-    architectures.run_steps(name, True, STEPS, device="cuda", backend="inductor", mode=mode)
-    torch._dynamo.reset()
-    ours = architectures.run_steps(
-        name, True, STEPS, device="cuda", backend="instrumented", mode=mode
+def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: str) -> None:
+    """Bit-identical wherever Inductor is bit-identical to itself.
+
+    It is not between the process that tunes the kernels and the next ones, which is why another
+    process fills the cache; nor where it adds with atomics (the gradients of embeddings).
+    """
+
+    def steps(backend: str) -> list[torch.Tensor]:
+        torch._dynamo.reset()
+        return architectures.run_steps(name, True, STEPS, device="cuda", backend=backend, mode=mode)
+
+    run_program(
+        f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import architectures
+        for _ in range(2):
+            architectures.run_steps(
+                {name!r}, True, {STEPS}, device="cuda", backend="inductor", mode={mode!r}
+            )
+        """
     )
+    theirs = [steps("inductor") for _ in range(3)]
+    instrumented_backend.reset()
+    ours = steps("instrumented")
     report = instrumented_backend.report()
-    torch._dynamo.reset()
-    theirs = architectures.run_steps(
-        name, True, STEPS, device="cuda", backend="inductor", mode=mode
-    )
-    assert_identical(ours, theirs)
-    assert report.caches["graphs"]["hit"] == len(report.graphs)
+    identical = 0
+    for mine, first, *others in zip(ours, *theirs, strict=True):
+        if all(torch.equal(first, other) for other in others):
+            assert torch.equal(mine, first)
+            identical += 1
+        else:
+            torch.testing.assert_close(mine, first)
+    assert identical >= 0.9 * len(ours)
     assert report.summary["graph_calls"] == STEPS * len(report.graphs) > 0
     assert report.summary["backward_calls"] == STEPS * len(report.graphs)
+    assert report.caches["graphs"]["hit"] == len(report.graphs)
     assert any(kernel.language == "triton" for kernel in report.kernels)
     assert not [note for note in report.notes if note.startswith("lost")]
