@@ -64,6 +64,7 @@ def vit() -> tuple[torch.nn.Module, Inputs]:
         image_size=32,
         patch_size=8,
         num_labels=5,
+        problem_type="single_label_classification",  # or the model sets it, and is recompiled
     )
     return ViTForImageClassification(config), {
         "pixel_values": torch.randn(2, 3, 32, 32),
@@ -81,23 +82,26 @@ ARCHITECTURES: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
 
 def run_steps(
     name: str, training: bool, steps: int = 2, device: str = "cpu", **compile_options: Any
-) -> list[torch.Tensor]:
+) -> dict[str, torch.Tensor]:
     """Every output, loss and gradient of ``steps`` steps, from the same seed each time."""
     torch.manual_seed(0)
     model, inputs = ARCHITECTURES[name]()
     model = model.to(device).train(training)
     inputs = {key: value.to(device) for key, value in inputs.items()}
     compiled = torch.compile(model, **compile_options)
-    results: list[torch.Tensor] = []
+    results: dict[str, torch.Tensor] = {}
     for step in range(steps):
         torch.manual_seed(step)  # dropout
         if training:
             output = compiled(**inputs)
             output.loss.backward()
-            results += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+            for parameter, value in model.named_parameters():
+                if value.grad is not None:
+                    results[f"step {step}, gradient of {parameter}"] = value.grad.clone()
             model.zero_grad()
         else:
             with torch.inference_mode():
                 output = compiled(**inputs)
-        results += [output.loss.detach().clone(), output.logits.detach().clone()]
+        results[f"step {step}, loss"] = output.loss.detach().clone()
+        results[f"step {step}, logits"] = output.logits.detach().clone()
     return results

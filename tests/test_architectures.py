@@ -1,6 +1,7 @@
 """GPT-2, BERT, Llama and ViT: the results are Inductor's to the bit, and the report is right."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import architectures
@@ -11,12 +12,21 @@ from conftest import RunProgram
 import instrumented_backend
 
 STEPS = 3
+Results = dict[str, torch.Tensor]
 
 
-def assert_identical(ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> None:
-    assert len(ours) == len(theirs) > 0
-    for mine, their in zip(ours, theirs, strict=True):
-        assert torch.equal(mine, their)
+def differing(ours: Results, theirs: Results) -> list[str]:
+    assert ours.keys() == theirs.keys() and len(ours) >= 2 * STEPS
+    return [name for name in ours if not torch.equal(ours[name], theirs[name])]
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Inductor adds some gradients atomically: on two threads it differs from itself."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def kernels_in(path: str) -> list[str]:
@@ -26,12 +36,12 @@ def kernels_in(path: str) -> list[str]:
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", architectures.ARCHITECTURES)
-def test_results_and_report(fresh: None, name: str, training: bool) -> None:
+def test_results_and_report(fresh: None, one_thread: None, name: str, training: bool) -> None:
     ours = architectures.run_steps(name, training, STEPS, backend="instrumented")
     report = instrumented_backend.report()
     torch._dynamo.reset()
     theirs = architectures.run_steps(name, training, STEPS, backend="inductor")
-    assert_identical(ours, theirs)
+    assert differing(ours, theirs) == []
 
     assert report.graphs
     assert report.summary["graphs"] == len(report.graphs)
@@ -40,8 +50,7 @@ def test_results_and_report(fresh: None, name: str, training: bool) -> None:
         assert graph.calls == STEPS
         assert graph.backward_calls == (STEPS if training else 0)
         assert graph.direction == "forward"
-        assert graph.function == "forward"
-        assert graph.file is not None and graph.file.endswith(".py")
+        assert graph.function and graph.file and Path(graph.file).is_file()
         assert {code.direction for code in graph.code} == (
             {"forward", "backward"} if training else {"forward"}
         )
@@ -60,13 +69,13 @@ def test_results_and_report(fresh: None, name: str, training: bool) -> None:
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
 @pytest.mark.parametrize("name", architectures.ARCHITECTURES)
 def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: str) -> None:
-    """Bit-identical wherever Inductor is bit-identical to itself.
+    """Bit-identical, but for the gradients of embeddings, which Inductor adds with atomics.
 
-    It is not between the process that tunes the kernels and the next ones, which is why another
-    process fills the cache; nor where it adds with atomics (the gradients of embeddings).
+    Another process fills the cache: the run that tunes the kernels differs from those that find
+    them there.
     """
 
-    def steps(backend: str) -> list[torch.Tensor]:
+    def steps(backend: str) -> Results:
         torch._dynamo.reset()
         return architectures.run_steps(name, True, STEPS, device="cuda", backend=backend, mode=mode)
 
@@ -75,24 +84,19 @@ def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: 
         import sys
         sys.path.insert(0, {str(Path(__file__).parent)!r})
         import architectures
-        for _ in range(2):
-            architectures.run_steps(
-                {name!r}, True, {STEPS}, device="cuda", backend="inductor", mode={mode!r}
-            )
+        architectures.run_steps(
+            {name!r}, True, {STEPS}, device="cuda", backend="inductor", mode={mode!r}
+        )
         """
     )
-    theirs = [steps("inductor") for _ in range(3)]
+    theirs = steps("inductor")
     instrumented_backend.reset()
     ours = steps("instrumented")
     report = instrumented_backend.report()
-    identical = 0
-    for mine, first, *others in zip(ours, *theirs, strict=True):
-        if all(torch.equal(first, other) for other in others):
-            assert torch.equal(mine, first)
-            identical += 1
-        else:
-            torch.testing.assert_close(mine, first)
-    assert identical >= 0.9 * len(ours)
+    differences = differing(ours, theirs)
+    assert [d for d in differences if not re.search(r"embed|\.wte\.|\.wpe\.", d)] == []
+    for result in differences:
+        torch.testing.assert_close(ours[result], theirs[result])
     assert report.summary["graph_calls"] == STEPS * len(report.graphs) > 0
     assert report.summary["backward_calls"] == STEPS * len(report.graphs)
     assert report.caches["graphs"]["hit"] == len(report.graphs)

@@ -58,7 +58,9 @@ def test_endings(run_program: RunProgram, ending: str, code: int) -> None:
     [
         "time.sleep(60)",
         "threading.Event().wait()",
-        "import ctypes; ctypes.PyDLL(None).pause()",
+        # Locked twice, a mutex keeps the main thread in native code, whatever the signal.
+        "import ctypes; lock = ctypes.CDLL(None).pthread_mutex_lock; "
+        "mutex = ctypes.create_string_buffer(64); lock(mutex); lock(mutex)",
         "\n    while True: f(torch.ones(2))",
         "torch.zeros(1).sum(); threading.Thread(target=time.sleep, args=(60,)).start()",
     ],
@@ -127,7 +129,7 @@ def test_sigterm_beside_an_event_loop(run_program: RunProgram) -> None:
         """
         import asyncio, torch, signal
         async def main():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, print, end="")
+            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, int)
             f = torch.compile(lambda x: x + 1, backend="instrumented")
             f(torch.ones(2))
             signal.raise_signal(signal.SIGUSR1)
