@@ -109,14 +109,13 @@ def _kernels(report: Report) -> list[Row]:
 
 
 def _counters(report: Report) -> list[Row]:
-    rows = [
-        {"graph": graph.graph, "group": "inductor_metrics", "counter": name, "value": value}
-        for graph in report.graphs
-        for name, value in graph.inductor_metrics.items()
-        if value
-    ]
+    rows: list[Row] = []
     for graph in report.graphs:
-        rows += _counter_rows(graph.graph, graph.counters)
+        metrics = {name: value for name, value in graph.inductor_metrics.items() if value}
+        rows += _counter_rows(graph.graph, {"inductor_metrics": metrics, **graph.counters})
+    outside = report.counters["outside_inductor_metrics"]
+    moved = {name: value for name, value in outside.items() if value}
+    rows += _counter_rows(None, {"inductor_metrics": moved})
     return rows + _counter_rows(None, report.counters["outside_graphs"])
 
 
