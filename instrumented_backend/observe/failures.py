@@ -44,7 +44,7 @@ class Failures:
         """Lose ``what`` instead of raising, where an observer of ours fails in this block."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # any: what fails in an observer must not reach the program
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
             self._lost(f"lost: {what}: {type(error).__name__}: {error} ({place})")
