@@ -4,14 +4,16 @@
     python benchmarks/overhead.py --only call --device cuda
 
 Each row is the median over pairs with its quartiles, and the limit that it has to stay inside.
-Compilations run in alternating processes, because observing is switched on for a whole process;
-calls alternate inside one process, where a process's own layout in memory weighs more than the
-difference.
+Both backends take turns inside one process: one process differs from the next by more than there is
+to see.
 """
 
+import contextlib
 import json
+import logging
 import os
 import random
+import resource
 import statistics
 import subprocess
 import sys
@@ -24,6 +26,8 @@ from pathlib import Path
 
 import click
 from tabulate import tabulate
+
+BACKENDS = ("inductor", "instrumented")
 
 
 @dataclass
@@ -124,50 +128,59 @@ def microseconds_a_call(function: Callable[[object], object], x: object, calls: 
 
 # --- Compilations -------------------------------------------------------------------------------
 
-COMPILE = """
-    import resource, sys
-    import torch, torch._dynamo
-    from torch._inductor.compile_fx import compile_fx
-    from instrumented_backend.demo import LENGTH, BATCH, SmallGPT
-    backend, device, times = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    model = SmallGPT().to(device)
-    text = torch.arange(BATCH * LENGTH, device=device).view(BATCH, LENGTH) % 7
-    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2, device=device))  # imports, pools
-    def cpu_seconds():
-        return sum(
-            usage.ru_utime + usage.ru_stime
-            for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        )
-    seconds = []
-    for _ in range(times):
-        torch._dynamo.reset()
-        start = cpu_seconds()
-        torch.compile(model, backend=backend)(text).backward()
-        seconds.append(cpu_seconds() - start)
-    print(sorted(seconds)[len(seconds) // 2])
-"""
-
 
 def compilations(device: str, pairs: int, warm: bool) -> list[Row]:
-    """Forward and backward of a two-layer GPT: CPU seconds, as a ratio to Inductor's.
+    """Forward and backward of a two-layer GPT, as ratios to Inductor's; Ctrl-C ends it early.
 
-    CPU seconds of the process and of the compilers that it starts: wall time varies by 20 % from
-    run to run on a shared machine, far more than what there is to see.
+    Wall time, and the CPU seconds of the process and of the compilers that it starts. Both
+    backends compile in turn in one process: from one process to the next, times vary by 20 %, far
+    more than there is to see. In Inductor's turns our listener is detached.
     """
+    import torch
+    import torch._dynamo
+    from torch._inductor.utils import fresh_cache
+
+    from instrumented_backend.demo import BATCH, LENGTH, SmallGPT
+    from instrumented_backend.torch_compat import TRACE_LOGGER
+
+    os.environ["INSTRUMENTED_TABLES"] = "none"
+    model = SmallGPT().to(device)
+    text = torch.arange(BATCH * LENGTH, device=device).view(BATCH, LENGTH) % 7
+    torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2, device=device))
+    trace = logging.getLogger(TRACE_LOGGER)
+    listening = trace.handlers
+
+    def seconds(backend: str) -> tuple[float, float]:
+        torch._dynamo.reset()
+        trace.handlers = listening if backend == "instrumented" else []
+        with contextlib.nullcontext() if warm else fresh_cache():
+            start, cpu_start = time.perf_counter(), cpu_seconds()
+            torch.compile(model, backend=backend)(text).backward()
+            return time.perf_counter() - start, cpu_seconds() - cpu_start
+
+    for backend in ("inductor", "instrumented"):  # fills the caches, imports, starts the pools
+        seconds(backend)
     label = "warm compile" if warm else "cold compile"
     ratios = []
-    with tempfile.TemporaryDirectory() as folder:
-        if warm:
-            python(COMPILE, "inductor", device, "1", cache=folder)
-        with click.progressbar(range(pairs), label=label, file=sys.stderr) as bar:
-            for i in bar:
-                seconds = {}
-                for backend in random.sample(("inductor", "instrumented"), 2):
-                    cache = folder if warm else f"{folder}/{backend}{i}"
-                    times = "5" if warm else "1"
-                    seconds[backend] = float(python(COMPILE, backend, device, times, cache=cache))
-                ratios.append(seconds["instrumented"] / seconds["inductor"])
-    return [summarise(f"{label}, {device} (CPU seconds)", ratios, "x", 1.05 if warm else 1.02)]
+    with click.progressbar(range(pairs), label=label, file=sys.stderr) as bar:
+        try:
+            for _ in bar:
+                pair = {name: seconds(name) for name in random.sample(BACKENDS, 2)}
+                ratios.append([pair["instrumented"][i] / pair["inductor"][i] for i in range(2)])
+        except KeyboardInterrupt:
+            click.echo(f"stopped after {len(ratios)} pairs", err=True)
+    trace.handlers = listening
+    limit = 1.05 if warm else 1.02
+    return [
+        summarise(f"{label}, {device} ({unit})", [ratio[i] for ratio in ratios], "x", limit)
+        for i, unit in enumerate(("wall time", "CPU seconds"))
+    ]
+
+
+def cpu_seconds() -> float:
+    """Of this process and of the children that have ended."""
+    used = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 # --- Start and end ------------------------------------------------------------------------------
@@ -217,7 +230,7 @@ def start_and_end(repeats: int) -> list[Row]:
 @click.command()
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--only", type=click.Choice(["call", "cold", "warm", "ends"]), multiple=True)
-@click.option("--pairs", default=8, show_default=True, help="Pairs of processes for a compilation.")
+@click.option("--pairs", default=8, show_default=True, help="Pairs of cold compilations.")
 @click.option("--rounds", default=400, show_default=True, help="Rounds of 500 calls each.")
 @click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
 def main(
@@ -229,7 +242,7 @@ def main(
     measures: dict[str, Callable[[], list[Row]]] = {
         "call": lambda: tiny_call(device, rounds),
         "cold": lambda: compilations(device, pairs, warm=False),
-        "warm": lambda: compilations(device, pairs, warm=True),
+        "warm": lambda: compilations(device, 4 * pairs, warm=True),
         "ends": lambda: start_and_end(2 * pairs),
     }
     rows = [row for name in only or measures for row in measures[name]()]
