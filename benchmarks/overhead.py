@@ -11,6 +11,7 @@ to see.
 import contextlib
 import json
 import logging
+import math
 import os
 import random
 import resource
@@ -183,6 +184,59 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
+# --- Steps --------------------------------------------------------------------------------------
+
+
+def steps(device: str, pairs: int, count: int) -> list[Row]:
+    """``count`` training steps, and as many once the windows have closed, as ratios to Inductor's.
+
+    ``INSTRUMENTED_OPS`` is the caller's. Each block of ours starts as a run does, with a window.
+    """
+    import torch
+    from workloads import gpt2, net
+
+    os.environ["INSTRUMENTED_TABLES"] = "none"
+    from instrumented_backend import backend
+
+    make = net if device == "cuda" else gpt2
+    step = {name: make(name, device) for name in BACKENDS}
+    session = backend._session
+
+    def seconds(name: str) -> float:
+        start = time.perf_counter()
+        for _ in range(count):
+            step[name]()
+        if device == "cuda":
+            torch.cuda.synchronize()
+        return time.perf_counter() - start
+
+    for name in BACKENDS:
+        for _ in range(5):
+            step[name]()
+    ratios: dict[str, list[float]] = {"whole run": [], "windows closed": []}
+    mode = os.environ.get("INSTRUMENTED_OPS", "auto")
+    with click.progressbar(range(pairs), label=f"{count} steps", file=sys.stderr) as bar:
+        for i in bar:
+            found = {}
+            for name in BACKENDS[:: 1 if i % 2 else -1]:
+                session.reset()  # closes the window; the next opens with a call of ours
+                found[name] = seconds(name)
+            ratios["whole run"].append(found["instrumented"] / found["inductor"])
+            found = {}
+            for name in BACKENDS[:: 1 if i % 2 else -1]:
+                with session.ops._lock:
+                    session.ops._close()
+                found[name] = seconds(name)
+            ratios["windows closed"].append(found["instrumented"] / found["inductor"])
+    observed = backend.report().ops
+    click.echo(f"{mode}: {observed.status}, {observed.observed_pct} % of the calls observed")
+    whole, closed = (1.05, math.inf) if mode == "always" else (1.01, 1.005)
+    return [
+        summarise(f"{count} steps, {device}, {mode}: {what}", values, "x", limit)
+        for (what, values), limit in zip(ratios.items(), (whole, closed), strict=True)
+    ]
+
+
 # --- Start and end ------------------------------------------------------------------------------
 
 IMPORT = """
@@ -229,7 +283,7 @@ def start_and_end(repeats: int) -> list[Row]:
 
 @click.command()
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
-@click.option("--only", type=click.Choice(["call", "cold", "warm", "ends"]), multiple=True)
+@click.option("--only", type=click.Choice(["call", "cold", "warm", "steps", "ends"]), multiple=True)
 @click.option("--pairs", default=8, show_default=True, help="Pairs of cold compilations.")
 @click.option("--rounds", default=400, show_default=True, help="Rounds of 500 calls each.")
 @click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
@@ -243,6 +297,7 @@ def main(
         "call": lambda: tiny_call(device, rounds),
         "cold": lambda: compilations(device, pairs, warm=False),
         "warm": lambda: compilations(device, 4 * pairs, warm=True),
+        "steps": lambda: steps(device, pairs, 500 if device == "cuda" else 100),
         "ends": lambda: start_and_end(2 * pairs),
     }
     rows = [row for name in only or measures for row in measures[name]()]

@@ -22,7 +22,9 @@ from instrumented_backend.views.deliver import deliver
 
 _settings = settings.load()
 configure_logging(_settings.log)
-_session = Session(lambda report: deliver(report, _settings))
+_session = Session(
+    lambda report: deliver(report, _settings), _settings.ops, _settings.print_missing
+)
 
 
 class InstrumentedInductor(torch._TorchCompileInductorWrapper):

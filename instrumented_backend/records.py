@@ -42,6 +42,11 @@ class GraphRecord:
     ended_by: str | None = None  # the graph break after it, if one
     calls: int = 0
     backward_calls: int = 0
+    forward_ops: int | None = None  # what eager would dispatch for one call
+    backward_ops: int | None = None  # autograd nodes of one backward, AccumulateGrad apart
+    ops_estimated: dict[str, int] = field(default_factory=dict)  # why → nodes counted as one op
+    forward_time_us: float | None = None  # in its regions, over all calls
+    backward_time_us: float | None = None
     code: list[CodeRecord] = field(default_factory=list)
     cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
     cache_reason: str | None = None  # of a bypass
@@ -61,6 +66,45 @@ class KernelRecord:
     graph: int | None
     direction: str
     path: str | None
+
+
+@dataclass
+class EagerOpRecord:
+    """Eager ops of one name, over the whole run."""
+
+    op: str
+    count: int
+    time_us: float
+    share_pct: float  # of the time in eager ops
+
+
+@dataclass
+class MissingRecord:
+    """Eager ops of one name on one of the user's lines, over the whole run."""
+
+    op: str
+    file: str | None
+    line: int | None
+    function: str | None
+    count: int
+    time_us: float
+    share_pct: float  # of the time in eager ops
+
+
+@dataclass
+class OpsRecord:
+    """Captured against total. ``*_spread`` is to either side, two standard errors; 0 is exact."""
+
+    status: str  # "exact", "sampled" or "unknown"
+    observed_pct: float | None  # of the graph calls
+    captured: dict[str, Any]  # ops, forward_ops, backward_ops, time_us, estimated
+    total_ops: float | None
+    total_time_us: float | None
+    pct_ops_spread: float | None
+    pct_time_spread: float | None
+    eager: list[EagerOpRecord]
+    missing: list[MissingRecord]
+    note: str | None  # why something is unknown or estimated
 
 
 @dataclass
@@ -109,7 +153,7 @@ class Report:
     summary: dict[str, Any]
     graphs: list[GraphRecord]
     kernels: list[KernelRecord]
-    ops: dict[str, Any]
+    ops: OpsRecord
     breaks: list[BreakRecord]
     recompiles: list[RecompileRecord]
     caches: dict[str, Any]
@@ -141,6 +185,7 @@ class Report:
                 **{
                     **data,
                     "graphs": [_graph(item) for item in data["graphs"]],
+                    "ops": _ops(data["ops"]),
                     "kernels": [KernelRecord(**item) for item in data["kernels"]],
                     "breaks": [BreakRecord(**item) for item in data["breaks"]],
                     "recompiles": [RecompileRecord(**item) for item in data["recompiles"]],
@@ -153,6 +198,12 @@ class Report:
 
 def _graph(data: dict[str, Any]) -> GraphRecord:
     return GraphRecord(**{**data, "code": [CodeRecord(**code) for code in data["code"]]})
+
+
+def _ops(data: dict[str, Any]) -> OpsRecord:
+    eager = [EagerOpRecord(**item) for item in data["eager"]]
+    missing = [MissingRecord(**item) for item in data["missing"]]
+    return OpsRecord(**{**data, "eager": eager, "missing": missing})
 
 
 def read_report(path: Path) -> Report:

@@ -5,6 +5,7 @@ Each function says which torch versions its names hold for (2.11 to 2.15 unless 
 ``patch_*`` returns the function that undoes it.
 """
 
+import contextlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -13,7 +14,9 @@ import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import ModuleType
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -201,6 +204,91 @@ def is_higher_order(target: Any) -> bool:
     return isinstance(target, HigherOrderOperator)
 
 
+# In eager, these run their nested graph op by op,
+TRANSPARENT_OPERATORS = frozenset(
+    {
+        "dynamo_bypassing_wrapper",
+        "hints_wrapper",
+        "strict_mode",
+        "tag_activation_checkpoint",
+        "wrap",
+        "wrap_activation_checkpoint",
+        "wrap_with_autocast",
+        "wrap_with_set_grad_enabled",
+    }
+)
+# these are one op (an autograd.Function), whatever they enclose,
+SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention", "invoke_subgraph"})
+# and these dispatch nothing: a Triton kernel of the user's own is launched past the dispatcher.
+OPLESS_OPERATORS = frozenset({"triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"})
+
+
+def higher_order_name(operator: Any) -> str:
+    return str(operator._name)
+
+
+def attribute(gm: "torch.fx.GraphModule", target: str) -> Any:
+    """What a ``get_attr`` node of ``gm`` refers to."""
+    value: Any = gm
+    for name in target.split("."):
+        value = getattr(value, name)
+    return value
+
+
+def is_graph_module(value: Any) -> bool:
+    from torch.fx import GraphModule
+
+    return isinstance(value, GraphModule)
+
+
+def tensor_kind(tensor: Any) -> dict[str, Any] | None:
+    """What a plain or fake tensor is like, symbolic sizes by their hints; None for subclasses."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if type(tensor) not in (torch.Tensor, FakeTensor, torch.nn.Parameter):
+        return None
+    if tensor.layout is not torch.strided:
+        return None
+    return {
+        "shape": tuple(map(number_hint, tensor.shape)),
+        "stride": tuple(map(number_hint, tensor.stride())),
+        "dtype": tensor.dtype,
+        "device": str(tensor.device),
+    }
+
+
+def number_hint(value: Any) -> Any:
+    """The example behind a symbolic number; other values as they are.
+
+    Never asks the symbolic number itself: that would add a guard to the user's graph.
+    """
+    import torch
+
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return value.node.hint
+    return value
+
+
+def tensor_method(name: str) -> Callable[..., Any] | None:
+    import torch
+
+    return getattr(torch.Tensor, name, None)
+
+
+def is_device(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.device)
+
+
+def fake_mode() -> Any:
+    """A context in which calls make and take tensors without memory, apart from Dynamo's own."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode()
+
+
 def graphs_in(gm: "torch.fx.GraphModule") -> Iterator["torch.fx.Graph"]:
     """The graph of ``gm`` and those nested in it, each once."""
     from torch.fx import GraphModule
@@ -240,6 +328,29 @@ def dynamo_counters() -> Mapping[str, Mapping[str, int]]:
     from torch._dynamo.utils import counters
 
     return counters
+
+
+def patch_compile_callbacks(compiling: Callable[[], AbstractContextManager[None]]) -> Undo:
+    """Enter ``compiling()`` while a thread compiles.
+
+    For Dynamo's compilations, lazy backward ones and CUDA graph recordings. Dynamo's own callbacks
+    are not told of a second thread, and are forgotten in ``torch._dynamo.reset()``.
+    """
+    from torch._dynamo.callback import CompilationCallbackHandler
+
+    original = CompilationCallbackHandler.install_callbacks
+
+    @contextlib.contextmanager
+    def install_callbacks(self: Any, *args: Any, **kwargs: Any) -> Iterator[None]:
+        with compiling(), original(self, *args, **kwargs):
+            yield
+
+    CompilationCallbackHandler.install_callbacks = install_callbacks  # type: ignore[method-assign]
+
+    def undo() -> None:
+        CompilationCallbackHandler.install_callbacks = original  # type: ignore[method-assign]
+
+    return undo
 
 
 # --- The structured trace log -------------------------------------------------------------------
@@ -322,6 +433,13 @@ def profiler_state() -> ModuleType:
     return torch.autograd.profiler
 
 
+def is_running_backward(code: CodeType) -> bool:
+    """Of a thread's innermost frame: has it called the autograd engine?"""
+    from torch.autograd import graph
+
+    return code is graph._engine_run_backward.__code__
+
+
 def version() -> str:
     import torch
 
@@ -350,3 +468,38 @@ def device_names(kinds: Iterable[str]) -> list[str]:
         else:
             names.append(kind)
     return names
+
+
+# --- Building against torch ---------------------------------------------------------------------
+
+
+def build_id() -> str:
+    """Which build of torch this is: version, source commit, C++ ABI."""
+    import torch
+
+    return f"{torch.__version__} {torch.version.git_version} {_cxx11_abi()}"
+
+
+def _cxx11_abi() -> int:
+    import torch
+
+    return int(torch.compiled_with_cxx11_abi())
+
+
+def compile_flags() -> list[str]:
+    """For a C++ file that includes torch's own headers, without importing cpp_extension."""
+    return [f"-D_GLIBCXX_USE_CXX11_ABI={_cxx11_abi()}", f"-I{_torch_folder() / 'include'}"]
+
+
+def link_flags() -> list[str]:
+    return [f"-L{_torch_folder() / 'lib'}", "-ltorch_cpu", "-lc10"]
+
+
+def _torch_folder() -> Path:
+    import torch
+
+    return Path(torch.__file__).parent
+
+
+def folder() -> str:
+    return str(_torch_folder())

@@ -72,12 +72,46 @@ def vit() -> tuple[torch.nn.Module, Inputs]:
     }
 
 
+def t5() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import T5Config, T5ForConditionalGeneration
+
+    config = T5Config(
+        num_layers=2,
+        d_model=32,
+        d_kv=16,
+        d_ff=64,
+        num_heads=2,
+        vocab_size=100,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+    )
+    tokens = _tokens()
+    return T5ForConditionalGeneration(config), {"input_ids": tokens, "labels": tokens}
+
+
+def resnet() -> tuple[torch.nn.Module, Inputs]:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(
+        embedding_size=8,
+        hidden_sizes=[8, 16],
+        depths=[1, 1],
+        num_labels=5,
+        problem_type="single_label_classification",
+    )
+    return ResNetForImageClassification(config), {
+        "pixel_values": torch.randn(2, 3, 32, 32),
+        "labels": torch.tensor([1, 3]),
+    }
+
+
 ARCHITECTURES: dict[str, Callable[[], tuple[torch.nn.Module, Inputs]]] = {
     "gpt2": gpt2,
     "bert": bert,
     "llama": llama,
     "vit": vit,
 }
+ALL_ARCHITECTURES = {**ARCHITECTURES, "t5": t5, "resnet": resnet}
 
 
 def run_steps(

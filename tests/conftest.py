@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from instrumented_backend.observe import native
+
 # Before the package is imported: nothing of the test run itself is to be printed.
 os.environ["INSTRUMENTED_TABLES"] = "none"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -25,6 +27,9 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base = base.parent
     folder = base / "inductor_cache"
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
+    # The op meter's library is built once for the run, and not taken from an earlier one.
+    os.environ["XDG_CACHE_HOME"] = str(base / "cache")
+    native.load()
     return folder
 
 

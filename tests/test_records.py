@@ -10,8 +10,11 @@ from instrumented_backend.records import (
     BreakRecord,
     CodeRecord,
     CompileRecord,
+    EagerOpRecord,
     GraphRecord,
     KernelRecord,
+    MissingRecord,
+    OpsRecord,
     RecompileRecord,
     Report,
     ReportError,
@@ -48,14 +51,33 @@ def sample() -> Report:
             "skipped_functions": 1,
             "recompiles": 1,
             "graph_ops": 7,
-            "captured_ops": None,
-            "total_ops": None,
-            "pct_ops": None,
-            "pct_time": None,
+            "captured_ops": 30,
+            "total_ops": 40,
+            "pct_ops": 75.0,
+            "pct_time": 90.0,
         },
         graphs=[graph],
         kernels=[KernelRecord("cpp_fused_add_0", "cpp", 0, "forward", "/cache/ab/cab.py")],
-        ops={"captured": None, "eager": None, "missing": None},
+        ops=OpsRecord(
+            status="sampled",
+            observed_pct=17.0,
+            captured={
+                "ops": 30,
+                "forward_ops": 20,
+                "backward_ops": 10,
+                "time_us": 9000.0,
+                "estimated": [],
+            },
+            total_ops=40,
+            total_time_us=10_000.0,
+            pct_ops_spread=0.25,
+            pct_time_spread=1.5,
+            eager=[EagerOpRecord("aten::add", 10, 1000.0, 100.0)],
+            missing=[
+                MissingRecord("aten::add", "/home/me/model.py", 16, "step", 10, 1000.0, 100.0)
+            ],
+            note=None,
+        ),
         breaks=[
             BreakRecord("break", "Failed to trace print", "/home/me/model.py", 14, "block", 2),
             BreakRecord("skipped", "graph break in loop", "/home/me/model.py", 12, "forward", 1),
@@ -90,7 +112,7 @@ def sample() -> Report:
                 )
             ],
         },
-        notes=["captured and total ops are not measured"],
+        notes=[],
     )
 
 

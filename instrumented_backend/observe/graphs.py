@@ -8,7 +8,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
+from instrumented_backend.observe.ops import OpMeter, region_key
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
 
@@ -61,8 +63,10 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
 class ObservedGraph:
     """A graph's record with the counts that change while the program runs."""
 
-    def __init__(self) -> None:
+    def __init__(self, ops: OpMeter) -> None:
         self.record = GraphRecord()
+        self.ops: GraphOps | None = None  # what eager would dispatch for it
+        self._meter = ops
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
         self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs
@@ -123,8 +127,8 @@ class ObservedGraph:
             region, count = BACKWARD_REGION, self.backward_calls.increment
         else:
             region, count = FORWARD_REGION, self.calls.increment
-        profiler = torch_compat.profiler_state()
-        record_function = torch_compat.record_function_fast()
+        meter, profiler = self._meter, torch_compat.profiler_state()
+        marked = self._marked(compiled, region, self.record.direction == "backward")
         starting = True
 
         @functools.wraps(compiled)
@@ -136,9 +140,8 @@ class ObservedGraph:
                     return compiled(*args)
                 starting = False
             count()
-            if profiler._is_profiler_enabled:
-                with record_function(region):
-                    return compiled(*args)
+            if meter.active or profiler._is_profiler_enabled:
+                return marked(*args)
             return compiled(*args)
 
         return call
@@ -146,15 +149,35 @@ class ObservedGraph:
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
         count = self.backward_calls.increment
-        profiler = torch_compat.profiler_state()
-        record_function = torch_compat.record_function_fast()
+        meter, profiler = self._meter, torch_compat.profiler_state()
+        marked = self._marked(compiled, BACKWARD_REGION, backward=True)
 
         @functools.wraps(compiled)
         def call(inputs: list[Any]) -> Any:
             count()
-            if profiler._is_profiler_enabled:
-                with record_function(BACKWARD_REGION):
-                    return compiled(inputs)
+            if meter.active or profiler._is_profiler_enabled:
+                return marked(inputs)
             return compiled(inputs)
 
         return call
+
+    def _marked(
+        self, compiled: Callable[..., Any], region: str, backward: bool
+    ) -> Callable[..., Any]:
+        """``compiled`` in a region, for the op meter and for a profiler that is running."""
+        meter, profiler = self._meter, torch_compat.profiler_state()
+        record_function = torch_compat.record_function_fast()
+        key = region_key(self.record.graph, backward)
+
+        def marked(*args: Any) -> Any:
+            entered = meter.enter(key)
+            try:
+                if profiler._is_profiler_enabled:
+                    with record_function(region):
+                        return compiled(*args)
+                return compiled(*args)
+            finally:
+                if entered:
+                    meter.leave(key)
+
+        return marked

@@ -12,6 +12,7 @@ from instrumented_backend.observe.counters import CounterLedger
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CodeRecord, Report
 
@@ -21,14 +22,20 @@ MAX_GRAPHS = 10_000
 class Session:
     """Owns the observers and turns what they keep into a `Report`."""
 
-    def __init__(self, deliver: Callable[[Report], None]) -> None:
-        """``deliver`` gets the report when the process ends, if there is anything in it."""
+    def __init__(
+        self, deliver: Callable[[Report], None], ops: str = "off", print_missing: bool = False
+    ) -> None:
+        """``deliver`` gets the report when the process ends, if there is anything in it.
+
+        ``ops`` and ``print_missing`` are the settings of those names.
+        """
         self._deliver = deliver
         self._lock = threading.Lock()
         self._graphs: list[ObservedGraph] = []
         self._devices: dict[str, None] = {}  # kinds, in the order of their first use
         self._languages: dict[str, str] = {}  # kernel name → language
         self.failures = Failures()
+        self.ops = OpMeter(ops, self.failures, print_missing)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compile_log = CompileLog(
             self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
@@ -43,6 +50,8 @@ class Session:
         """Attach the observers that need no Inductor; called once, when the backend is loaded."""
         with self.failures.guard("trace log"):
             torch_compat.listen_to_trace_log(self.compile_log, EVENTS, ARTIFACTS)
+        with self.failures.guard("ops"):
+            self.ops.start()
         self._install_exit()
 
     def _install_exit(self) -> None:
@@ -61,6 +70,8 @@ class Session:
         self.failures.clear()
         with self.failures.guard("counters"):
             self.ledger.start()
+        with self.failures.guard("ops"):
+            self.ops.reset()
 
     def _after_fork(self) -> None:
         """A forked child has not compiled what its parent did; it starts with nothing."""
@@ -69,6 +80,7 @@ class Session:
         self._devices.clear()
         self.failures.after_fork()
         self.ledger.after_fork()
+        self.ops.after_fork()
         self.reset()
 
     def _at_exit(self) -> None:
@@ -76,6 +88,8 @@ class Session:
             report = self.report()
             if report.graphs or report.breaks:
                 self._deliver(report)
+        with self.failures.guard("ops"):
+            self.ops.stop()
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -83,9 +97,11 @@ class Session:
         self, gm: Any, inputs: Iterable[Any], name: str | None, config: dict[str, Any]
     ) -> ObservedGraph:
         """Take note of a graph that Dynamo hands to the backend."""
-        graph = ObservedGraph()
+        graph = ObservedGraph(self.ops)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
+        with self.failures.guard("captured ops"):
+            graph.ops = self.ops.add_graph(gm)
         with self.failures.guard("devices"):
             for value in inputs:
                 kind = torch_compat.device_kind(value)
@@ -156,12 +172,18 @@ class Session:
         """Everything observed so far, as plain data that later events don't change."""
         with self.failures.guard("counters"):
             self.ledger.settle()
+        observed = None
+        with self.failures.guard("ops"):
+            self.ops.count_graphs()
+            observed = self.ops.read()
         with self._lock:
             graphs = list(self._graphs)
             devices = list(self._devices)
         return assemble(
             graphs=graphs,
             log=self.compile_log,
+            observed=observed,
+            not_observed=self.ops.unavailable,
             outside=self.ledger.outside,
             languages=self._languages,
             devices=devices,

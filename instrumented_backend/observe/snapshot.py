@@ -1,6 +1,7 @@
 """Puts the observers' state together into a `Report`, a copy that later events don't change."""
 
 import copy
+import math
 import os
 import platform
 import sys
@@ -14,10 +15,10 @@ from typing import Any
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
+from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.records import GraphRecord, KernelRecord, Report
-
-NOT_MEASURED = "captured and total ops, op time and device time are not measured: null"
+from instrumented_backend.observe.ops import Observed, region_key
+from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,15 @@ def assemble(
     *,
     graphs: Iterable[ObservedGraph],
     log: CompileLog,
+    observed: Observed | None,
+    not_observed: str | None,
     outside: Counts,
     languages: dict[str, str],
     devices: Iterable[str],
     started: Started,
     notes: list[str],
 ) -> Report:
-    """The report of this moment."""
+    """The report of this moment; ``not_observed`` says why there are no ops in it."""
     shown = [
         (graph, record)
         for graph, record in ((graph, _graph_record(graph)) for graph in graphs)
@@ -50,7 +53,9 @@ def assemble(
     ]
     records = [record for _, record in shown]
     breaks = [copy.copy(record) for record in list(log.breaks.values())]
-    notes = [NOT_MEASURED, *notes]
+    ops = _ops(records, observed, not_observed)
+    if ops.note:
+        notes = [ops.note, *notes]
     if log.dropped:
         notes.append(f"{log.dropped} compilations are counted in the totals but not listed")
     total: Counts = {}
@@ -69,10 +74,10 @@ def assemble(
             "skipped_functions": sum(record.kind == "skipped" for record in breaks),
             "recompiles": len(log.recompiles),
             "graph_ops": sum(record.ops or 0 for record in records),
-            "captured_ops": None,
-            "total_ops": None,
-            "pct_ops": None,
-            "pct_time": None,
+            "captured_ops": ops.captured["ops"],
+            "total_ops": ops.total_ops,
+            "pct_ops": _percent(ops.captured["ops"], ops.total_ops),
+            "pct_time": _percent(ops.captured["time_us"], ops.total_time_us),
         },
         graphs=records,
         kernels=[
@@ -81,7 +86,7 @@ def assemble(
             for code in record.code
             for name in code.kernels or ()
         ],
-        ops={"captured": None, "eager": None, "missing": None},
+        ops=ops,
         breaks=breaks,
         recompiles=list(log.recompiles),
         caches=_caches(records),
@@ -100,6 +105,9 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     record = copy.deepcopy(graph.record)
     record.calls = graph.calls.value
     record.backward_calls = graph.backward_calls.value
+    if graph.ops is not None:
+        record.forward_ops, record.backward_ops = graph.ops.forward, graph.ops.backward
+        record.ops_estimated = dict(graph.ops.estimated)
     counts, _ = graph.counts()
     record.inductor_metrics = metrics(counts)
     record.counters = moved(counts)
@@ -108,6 +116,98 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     else:
         _describe_caches(record)
     return record
+
+
+def _ops(
+    records: list[GraphRecord], observed: Observed | None, not_observed: str | None
+) -> OpsRecord:
+    calls: dict[int, int] = {}
+    for record in records:
+        for backward, count in ((False, record.calls), (True, record.backward_calls)):
+            if count:
+                calls[region_key(record.graph, backward)] = count
+    captured = _captured_ops(records)
+    ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
+    if observed is None:
+        if ops.note is None and calls:
+            ops.note = "no window was open while the graphs ran: eager ops are unknown"
+        return ops
+    found = estimate(observed, calls)
+    _set_region_times(records, found)
+    captured["time_us"] = sum(found.region_ns.values()) / 1e3
+    ops.status = "exact" if found.exact else "sampled"
+    ops.observed_pct = _percent(found.observed_calls, found.calls)
+    ops.total_time_us = captured["time_us"] + found.eager_ns / 1e3
+    if captured["ops"] is not None:
+        ops.total_ops = captured["ops"] + round(found.eager_ops)
+    ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
+    ops.eager, ops.missing = found.eager, found.missing
+    ops.note = _ops_note(observed, found)
+    return ops
+
+
+def _captured_ops(records: list[GraphRecord]) -> dict[str, Any]:
+    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted."""
+    forward = backward = 0
+    known = True
+    for record in records:
+        per_call = record.forward_ops
+        if record.direction == "backward":  # of compiled autograd
+            backward += (per_call or 0) * record.backward_calls
+        else:
+            forward += (per_call or 0) * record.calls
+            backward += (record.backward_ops or 0) * record.backward_calls
+            known &= not record.backward_calls or record.backward_ops is not None
+        known &= per_call is not None or not (record.calls or record.backward_calls)
+    return {
+        "ops": forward + backward if known else None,
+        "forward_ops": forward if known else None,
+        "backward_ops": backward if known else None,
+        "time_us": None,
+        "estimated": sorted({reason for record in records for reason in record.ops_estimated}),
+    }
+
+
+def _set_region_times(records: list[GraphRecord], found: Estimate) -> None:
+    for record in records:
+        forward_ns = found.region_ns.get(region_key(record.graph, False))
+        backward_ns = found.region_ns.get(region_key(record.graph, True))
+        record.forward_time_us = None if forward_ns is None else forward_ns / 1e3
+        record.backward_time_us = None if backward_ns is None else backward_ns / 1e3
+
+
+def _spreads(captured_ops: int | None, found: Estimate) -> tuple[float | None, float | None]:
+    """Of the two percentages, in points: the derivative of c / (c + e), times the errors."""
+    captured_ns = sum(found.region_ns.values())
+    total_ns = captured_ns + found.eager_ns
+    time = None
+    if total_ns:
+        time = math.hypot(
+            captured_ns * found.eager_ns_error, found.eager_ns * found.region_ns_error
+        )
+        time *= 100 * SPREAD / total_ns**2
+    ops = None
+    if captured_ops is not None and captured_ops + found.eager_ops:
+        total = captured_ops + found.eager_ops
+        ops = 100 * SPREAD * captured_ops * found.eager_ops_error / total**2
+    return tuple(  # type: ignore[return-value]
+        None if spread is None or not math.isfinite(spread) else spread for spread in (ops, time)
+    )
+
+
+def _ops_note(observed: Observed, found: Estimate) -> str | None:
+    if found.unseen_calls:
+        return (
+            f"{found.unseen_calls} graph calls belong to graphs that no window saw: their time and "
+            "the eager ops after them are missing"
+        )
+    if observed.lost:
+        return f"{observed.lost} eager ops had one of too many names, and are missing"
+    return None
+
+
+def _percent(part: float | None, whole: float | None) -> float | None:
+    return None if part is None or not whole else 100 * part / whole
 
 
 def _describe_caches(record: GraphRecord) -> None:

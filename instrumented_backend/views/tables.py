@@ -92,7 +92,17 @@ def _recompiles(report: Report) -> list[Row]:
 
 
 def _missing(report: Report) -> list[Row]:
-    return list(report.ops["missing"] or ())
+    return [
+        {
+            "op": record.op,
+            "where": _where(record.file, record.line),
+            "function": record.function,
+            "count": record.count,
+            "time_us": record.time_us,
+            "share_pct": record.share_pct,
+        }
+        for record in report.ops.missing
+    ]
 
 
 def _kernels(report: Report) -> list[Row]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from tabulate import tabulate
 
-from instrumented_backend.records import BreakRecord, Report
+from instrumented_backend.records import BreakRecord, OpsRecord, Report
 from instrumented_backend.views.tables import TABLES, Row
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
+WORTH_NAMING_PCT = 1.0  # of op time
 MAX_LINES = 3  # of breaks and skipped functions in the summary
 _NARROWEST = 6
 
@@ -41,21 +42,75 @@ def _summary(report: Report, width: int) -> str:
         f"{_count(summary['recompiles'], 'recompile')} · "
         f"torch {report.run['torch'].partition('+')[0]}, {report.run['device']}"
     ]
-    lines += _wrap(_captured(summary), width)
+    lines += _wrap(_captured(report), width)
     lines += _wrap(_compile_line(report), width)
     skipped = [record for record in report.breaks if record.kind == "skipped"]
     breaks = [record for record in report.breaks if record.kind == "break"]
     lines += _break_lines("ran eagerly", skipped, width)
     lines += _break_lines("graph break", breaks, width)
     lost = [note for note in report.notes if note.startswith("lost: ")]
+    lines += _missed_lines(report, width)
     lines += [line for note in lost for line in _wrap(note, width)]
     lines += _wrap(_next_step(report), width)
     return "\n".join(lines)
 
 
-def _captured(summary: dict[str, Any]) -> str:
-    graph_ops = _count(summary["graph_ops"], "op")
-    return f"captured -/- ops: not measured · {graph_ops} in the graphs, each counted once"
+def _captured(report: Report) -> str:
+    summary, ops = report.summary, report.ops
+    captured, total = summary["captured_ops"], summary["total_ops"]
+    if total is None:
+        known = "-" if captured is None else str(captured)
+        graph_ops = _count(summary["graph_ops"], "op")
+        reason = ops.note or "not measured"
+        return f"captured {known}/- ops: {reason} · {graph_ops} in the graphs, each counted once"
+    line = f"captured {captured}/{total} ops ({_percent(summary['pct_ops'])})"
+    if ops.total_time_us:
+        time = _times(ops.captured["time_us"], ops.total_time_us)
+        line += f", {time} op time ({_percent(summary['pct_time'])})"
+    return f"{line} · {_certainty(ops)}"
+
+
+def _certainty(ops: OpsRecord) -> str:
+    """How far the captured line can be trusted."""
+    if ops.status == "exact":
+        words = "exact, the whole run observed"
+    else:
+        words = f"sampled, {_percent(ops.observed_pct)} of the calls observed"
+        spreads = [spread for spread in (ops.pct_ops_spread, ops.pct_time_spread) if spread]
+        if spreads:
+            words += f", ± {max(spreads):.1f} points"
+    if ops.captured["estimated"]:
+        words += "; some captured ops estimated"
+    return words
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def _times(part_us: float, whole_us: float) -> str:
+    """``41.2/45.0 ms``: both in the unit that suits the larger one."""
+    for unit, size in (("s", 1e6), ("ms", 1e3)):
+        if whole_us >= size:
+            return f"{part_us / size:.3g}/{whole_us / size:.3g} {unit}"
+    return f"{part_us:.3g}/{whole_us:.3g} µs"
+
+
+def _missed_lines(report: Report, width: int) -> list[str]:
+    """The eager ops that took most of the time, if they took any worth naming."""
+    total = report.ops.total_time_us
+    lines = []
+    for record in report.ops.missing[:MAX_LINES]:
+        share = 100 * record.time_us / total if total else 0.0
+        if share < WORTH_NAMING_PCT:
+            break
+        place = _short_path(record.file, record.line)
+        lines += _wrap(
+            f"missed {record.op} at {place}: {share:.1f} % of op time, "
+            f"{_count(record.count, 'call')}",
+            width,
+        )
+    return lines
 
 
 def _compile_line(report: Report) -> str:
@@ -96,6 +151,9 @@ def _break_lines(what: str, records: list[BreakRecord], width: int) -> list[str]
 
 
 def _next_step(report: Report) -> str:
+    missed = report.ops.missing and report.summary["pct_time"] is not None
+    if missed and report.summary["pct_time"] < 100 - WORTH_NAMING_PCT and not report.breaks:
+        return "next: INSTRUMENTED_TABLES=summary,missing lists every eager op with its line"
     if report.breaks:
         return "next: INSTRUMENTED_TABLES=summary,breaks lists every cause with its line"
     if report.recompiles:
@@ -139,6 +197,8 @@ def _cell(column: str, value: Any) -> str:
         return ""
     if column.endswith("_s"):
         return f"{value:.2f}"
+    if column.endswith(("_us", "_pct")):
+        return f"{value:.1f}"
     if column == "where":
         file, _, line = value.rpartition(":")
         return _short_path(file, line)
@@ -147,8 +207,10 @@ def _cell(column: str, value: Any) -> str:
 
 def _header(column: str) -> str:
     """``compile_s`` → ``compile (s)``."""
-    words = column.replace("_", " ")
-    return f"{words[:-2]} (s)" if column.endswith("_s") else words
+    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%")):
+        if column.endswith(suffix):
+            return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
+    return column.replace("_", " ")
 
 
 def _numeric(cells: list[list[str]], column: int) -> bool:

@@ -1,0 +1,498 @@
+// The op meter's native part: counts and times the ops that a program runs outside compiled regions.
+//
+// A global RecordFunction callback, there only while a window is open. An op is the outermost
+// FUNCTION or BACKWARD_FUNCTION event of its thread that is none of PyTorch's own wrappers. Python
+// says when a thread enters and leaves a region. Ops are booked to the "gap" that follows a graph's
+// call, because a sampled run is extrapolated gap by gap from the calls, which are counted exactly.
+//
+// Plain C functions, called with ctypes. Only ATen/record_function.h is included: it builds in
+// seconds, and without pybind11.
+
+#include <ATen/record_function.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+namespace at {
+TORCH_API bool in_parallel_region();  // ATen/Parallel.h, which takes seconds more to compile
+}
+
+namespace {
+
+constexpr int64_t kNoGap = 0;  // before the first region of all
+constexpr size_t kMaxCells = 32768;
+constexpr uint32_t kMaxOrdinals = 64;
+constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
+constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// Sums over the times that one thing was observed, for means and variances.
+struct Sums {
+  double n = 0, ops = 0, ops2 = 0, op_ns = 0, op_ns2 = 0, region_ns = 0, region_ns2 = 0;
+};
+
+struct Cell {
+  int64_t count = 0;
+  int64_t ns = 0;
+};
+
+// The ops of one name in one gap, told apart by whether they are the gap's first of that name, its
+// second, ...: mostly, each of these is always on the same line of the program.
+struct Entry {
+  const char* name;  // lives as long as the process
+  int64_t gap;
+  uint64_t pass = 0;  // of the gap, by the thread that was here last
+  uint32_t next = 0;  // ordinal in that pass
+  std::vector<Cell> cells;
+};
+
+// As it is handed out.
+struct Row {
+  const char* name;
+  int64_t gap;
+  int64_t ordinal;
+  int64_t count;
+  int64_t ns;
+};
+
+struct Key {
+  const char* name;  // interned
+  int64_t gap;
+  bool operator==(const Key& other) const {
+    return name == other.name && gap == other.gap;
+  }
+};
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    return std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.gap);
+  }
+};
+
+// Called for a sampled op: name, gap, ordinal, nanoseconds, how many ops the sample stands for.
+using Sampler = void (*)(const char*, int64_t, int64_t, int64_t, double);
+
+// Looks names up without making a string of each.
+struct NameHash {
+  using is_transparent = void;
+  size_t operator()(std::string_view name) const {
+    return std::hash<std::string_view>()(name);
+  }
+};
+
+struct Meter {
+  std::mutex mutex;  // for all below
+  std::unordered_set<std::string, NameHash, std::equal_to<>> names;
+  std::unordered_map<Key, Entry, KeyHash> entries;
+  std::vector<Sums> gaps;
+  Sampler sampler = nullptr;
+  double dense_samples = 1;
+  size_t cells = 0;
+  int64_t early_calls = 3;
+  int64_t lost = 0;
+
+  Sums& at(int64_t gap) {
+    if (size_t(gap) >= gaps.size()) {
+      gaps.resize(gap + 1);
+    }
+    return gaps[gap];
+  }
+
+  const char* intern(const char* name) {
+    auto found = names.find(std::string_view(name));
+    return (found == names.end() ? names.emplace(name).first : found)->c_str();
+  }
+};
+
+// Never destroyed: events may end while the process does.
+Meter& meter() {
+  static Meter* instance = new Meter;
+  return *instance;
+}
+
+std::atomic<bool> open_now{false};
+std::atomic<uint64_t> events{0};  // the callback's calls, and samples taken: what a window costs
+std::atomic<uint64_t> samples{0};
+std::atomic<uint64_t> passes{1};
+std::atomic<int64_t> last_gap{kNoGap};  // of any thread, for threads without regions of their own
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+
+struct Thread {
+  uint32_t depth = 0;     // events under way that we saw start
+  uint32_t op_depth = 0;  // the depth of the op under way; 0: none
+  uint32_t regions = 0;
+  uint32_t quiet = 0;  // compiling, or sampling
+  uint64_t events = 0;
+  int64_t op_start = 0;
+  int64_t region_start = 0;
+  int64_t region_in_op = 0;  // time of regions inside the op under way
+  int64_t gap = -1;          // that this thread's last region opened; -1: it had none
+  int64_t pending_gap = kNoGap;
+  double pending_ops = 0, pending_ns = 0;  // in the gap under way
+  uint64_t pass = 0;                       // of that gap: changes with each of this thread's
+  uint32_t random = 2463534242u;
+};
+
+thread_local Thread self;
+
+const char* op_name(const char* name) {
+  return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0 ? name + kNodePrefixLength : name;
+}
+
+// Where a thread found an entry last: an op's name mostly comes from the same address.
+struct Slot {
+  const char* address = nullptr;
+  uint64_t generation = 0;
+  Entry* entry = nullptr;
+};
+
+constexpr size_t kSlots = 256;
+thread_local Slot slots[kSlots];
+uint64_t generation = 1;  // entries of an older one are gone; under the meter's mutex
+
+Entry* find_entry(Meter& m, const char* address, int64_t gap) {
+  Slot& slot = slots[(reinterpret_cast<uintptr_t>(address) / 16 + size_t(gap) * 31) % kSlots];
+  const char* name = op_name(address);
+  if (slot.address == address && slot.generation == generation && slot.entry->gap == gap &&
+      std::strcmp(slot.entry->name, name) == 0) {
+    return slot.entry;
+  }
+  name = m.intern(name);
+  auto found = m.entries.find(Key{name, gap});
+  if (found == m.entries.end()) {
+    if (m.cells >= kMaxCells) {
+      ++m.lost;
+      return nullptr;
+    }
+    found = m.entries.emplace(Key{name, gap}, Entry{name, gap}).first;
+  }
+  slot = Slot{address, generation, &found->second};
+  return slot.entry;
+}
+
+// What a thread ran in the gap that is over.
+void flush_gap(Thread& t, Meter& m) {
+  if (t.pending_ops > 0) {
+    Sums& sums = m.at(t.pending_gap);
+    sums.ops += t.pending_ops;
+    sums.ops2 += t.pending_ops * t.pending_ops;
+    sums.op_ns += t.pending_ns;
+    sums.op_ns2 += t.pending_ns * t.pending_ns;
+  }
+  t.pending_ops = t.pending_ns = 0;
+  t.pass = passes.fetch_add(1, std::memory_order_relaxed);
+  if (t.events) {
+    events.fetch_add(t.events, std::memory_order_relaxed);
+    t.events = 0;
+  }
+}
+
+bool starts_with(const char* text, const char* prefix) {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+// Ops of PyTorch's own making: they are none, but what they enclose may be.
+bool is_wrapper(const char* name) {
+  switch (name[0]) {
+    case 'T':
+      return starts_with(name, "Torch-Compiled Region") || starts_with(name, "TorchDynamo ");
+    case 'P':
+      return starts_with(name, "Pregraph bytecode") || starts_with(name, "ProfilerStep");
+    case 'A':
+      return starts_with(name, "AOTDispatcher ");
+    case '#':
+      return starts_with(name, "## Call CompiledFxGraph");
+    case 'C':
+      return starts_with(name, "CompiledFunction");
+    case 'O':
+      return starts_with(name, "Optimizer.");
+    default:
+      return false;
+  }
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
+  Thread& t = self;
+  ++t.depth;
+  ++t.events;
+  if (t.op_depth || t.regions || t.quiet) {
+    return nullptr;
+  }
+  if (is_wrapper(op_name(event.name()))) {
+    return nullptr;
+  }
+  if (at::in_parallel_region()) {
+    return nullptr;  // a worker's share of an op that another thread runs
+  }
+  t.op_depth = t.depth;
+  t.region_in_op = 0;
+  t.op_start = now_ns();
+  return nullptr;
+}
+
+void on_end(const at::RecordFunction& event, at::ObserverContext*) {
+  Thread& t = self;
+  if (t.depth == 0) {
+    return;  // it began on another thread
+  }
+  if (t.depth-- != t.op_depth) {
+    return;
+  }
+  t.op_depth = 0;
+  if (!open_now.load(std::memory_order_relaxed)) {
+    return;  // it outlasted the window
+  }
+  const int64_t ns = now_ns() - t.op_start - t.region_in_op;
+  int64_t gap = t.gap;
+  if (gap < 0) {
+    gap = last_gap.load(std::memory_order_relaxed);
+  }
+  Sampler sampler = nullptr;
+  double weight = 1;
+  const char* name;
+  uint32_t ordinal;
+  {
+    Meter& m = meter();
+    std::lock_guard<std::mutex> lock(m.mutex);
+    if (gap != t.pending_gap) {
+      flush_gap(t, m);
+      t.pending_gap = gap;
+    }
+    t.pending_ops += 1;
+    t.pending_ns += double(ns);
+    Entry* found = find_entry(m, event.name(), gap);
+    if (found == nullptr) {
+      return;
+    }
+    Entry& entry = *found;
+    name = entry.name;
+    if (entry.pass != t.pass) {
+      entry.pass = t.pass;
+      entry.next = 0;
+    }
+    ordinal = entry.next;
+    if (ordinal >= entry.cells.size() && m.cells < kMaxCells) {
+      entry.cells.emplace_back();
+      ++m.cells;
+    }
+    ordinal = std::min<uint32_t>(ordinal, entry.cells.size() - 1);
+    entry.next = std::min(entry.next + 1, kMaxOrdinals);
+    Cell& cell = entry.cells[ordinal];
+    ++cell.count;
+    cell.ns += ns;
+    if (m.sampler) {
+      // Every one at first, then fewer and fewer: a sample stands for `weight` ops.
+      weight = double(cell.count) / m.dense_samples;
+      if (gap % 2 == 0 || weight <= 1) {
+        weight = 1;
+        sampler = m.sampler;
+      } else {
+        t.random ^= t.random << 13;
+        t.random ^= t.random >> 17;
+        t.random ^= t.random << 5;
+        if (double(t.random) * weight < 4294967296.0) {
+          sampler = m.sampler;
+        }
+      }
+    }
+  }
+  if (sampler) {
+    ++t.quiet;
+    sampler(name, gap, ordinal, ns, weight);
+    --t.quiet;
+    samples.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// Gaps are numbered 2 * key + (1 for all but the first `early_calls` observed calls of that key);
+// keys start at 1. What is unusual about first calls is not extrapolated.
+
+void op_meter_open() {
+  if (handle != at::INVALID_CALLBACK_HANDLE) {
+    return;
+  }
+  open_now = true;
+  handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(on_start, on_end)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+void op_meter_close() {
+  if (handle == at::INVALID_CALLBACK_HANDLE) {
+    return;
+  }
+  at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+  open_now = false;
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  flush_gap(self, m);
+}
+
+void op_meter_enter() {
+  Thread& t = self;
+  if (t.regions++ == 0) {
+    {
+      Meter& m = meter();
+      std::lock_guard<std::mutex> lock(m.mutex);
+      flush_gap(t, m);
+    }
+    t.region_start = now_ns();
+  }
+}
+
+void op_meter_leave(int64_t key) {
+  Thread& t = self;
+  if (t.regions == 0 || --t.regions > 0) {
+    return;
+  }
+  const int64_t ns = now_ns() - t.region_start;
+  t.region_in_op += ns;
+  if (!open_now.load(std::memory_order_relaxed)) {
+    return;
+  }
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  const bool late = m.at(2 * key).n >= double(m.early_calls);
+  const int64_t gap = 2 * key + late;
+  Sums& sums = m.at(gap);
+  sums.n += 1;
+  sums.region_ns += double(ns);
+  sums.region_ns2 += double(ns) * double(ns);
+  t.gap = gap;
+  last_gap.store(gap, std::memory_order_relaxed);
+}
+
+// What this thread runs from here to the matching call with -1 is not the program's.
+void op_meter_quiet(int32_t change) {
+  self.quiet += change;
+}
+
+// `dense` ops of each kind are sampled before they get rarer; null stops sampling.
+void op_meter_sample(Sampler sampler, double dense) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  m.sampler = sampler;
+  m.dense_samples = dense;
+}
+
+void op_meter_cost(uint64_t* callbacks, uint64_t* sampled) {
+  *callbacks = events.load(std::memory_order_relaxed) + self.events;
+  *sampled = samples.load(std::memory_order_relaxed);
+}
+
+void op_meter_clear() {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  ++generation;
+  m.entries.clear();
+  m.gaps.clear();
+  m.cells = 0;
+  m.lost = 0;
+  self.pending_ops = self.pending_ns = 0;
+  self.gap = -1;
+  last_gap = kNoGap;
+}
+
+// Copy out at most `capacity` records; returns how many there are.
+int64_t op_meter_rows(Row* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  int64_t i = 0;
+  for (const auto& item : m.entries) {
+    const Entry& entry = item.second;
+    for (size_t ordinal = 0; ordinal < entry.cells.size(); ++ordinal, ++i) {
+      if (i < capacity) {
+        const Cell& cell = entry.cells[ordinal];
+        out[i] = Row{entry.name, entry.gap, int64_t(ordinal), cell.count, cell.ns};
+      }
+    }
+  }
+  return i;
+}
+
+int64_t op_meter_gaps(Sums* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  flush_gap(self, m);
+  for (size_t i = 0; i < m.gaps.size() && i < size_t(capacity); ++i) {
+    out[i] = m.gaps[i];
+  }
+  return int64_t(m.gaps.size());
+}
+
+int64_t op_meter_lost() {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  return m.lost;
+}
+
+// In a forked child: the lock may have been held by a thread that exists no more.
+void op_meter_after_fork() {
+  new (&meter().mutex) std::mutex;
+  self = Thread();
+  op_meter_close();
+  op_meter_clear();
+}
+
+}  // extern "C"
+
+// --- Counting on one thread, for the ops that a graph's nodes would dispatch ---------------------
+
+namespace {
+
+thread_local int64_t counted = 0;
+thread_local int64_t counting_depth = 0;
+
+std::unique_ptr<at::ObserverContext> count_start(const at::RecordFunction&) {
+  counted += counting_depth++ == 0;
+  return nullptr;
+}
+
+void count_end(const at::RecordFunction&, at::ObserverContext*) {
+  --counting_depth;
+}
+
+}  // namespace
+
+extern "C" {
+
+uint64_t op_count_begin() {
+  counted = counting_depth = 0;
+  return at::addThreadLocalCallback(
+      at::RecordFunctionCallback(count_start, count_end)
+          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+// The outermost ops since the last call.
+int64_t op_count_take() {
+  const int64_t result = counted;
+  counted = 0;
+  return result;
+}
+
+void op_count_end(uint64_t handle) {
+  at::removeCallback(handle);
+}
+
+}  // extern "C"

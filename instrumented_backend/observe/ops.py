@@ -1,0 +1,341 @@
+"""The op meter: which ops the program runs outside compiled regions, how long, on which line.
+
+The native part (`_op_meter.cpp`) costs a few percent while its callback is there and nothing when
+it is gone, so that ``INSTRUMENTED_OPS=auto`` has it there in windows only. A window opens with the
+first graph call after a compilation and stays for some rounds of the program's loop, for longer as
+long as it has cost less than `BUDGET` of the run; a timer opens the next one, at growing intervals.
+A round lasts from one call of the graph that opened the window to the next: the user marks no
+steps.
+"""
+
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe import native
+from instrumented_backend.observe.captured import GraphOps, OpCounter
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.lines import Line, Lines, Place
+
+BUDGET = 0.005  # of the time that the program runs
+ROUNDS_AFTER_COMPILE = 10
+ROUNDS = 3
+LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
+FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
+# What a window costs (benchmarks/RESULTS.md): for each event, sample and graph call.
+EVENT_S, SAMPLE_S, CALL_S = 0.25e-6, 1.5e-6, 1.5e-6
+DENSE_SAMPLES = 4
+BUILD_PATIENCE_S = 60.0
+CALLS_UNTIL_COUNTED = 2_000
+
+
+@dataclass(frozen=True)
+class EagerOps:
+    """Ops of one name that ran in one gap: after calls of one graph, until the next region.
+
+    ``ordinal`` tells the first op of that name in a gap from its second, up to 64. Gaps are
+    numbered ``2 * key + late``; ``key`` is that of the graph's direction (`region_key`), and
+    ``late`` is 0 for its first three observed calls.
+    """
+
+    name: str
+    gap: int
+    ordinal: int
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What the windows saw."""
+
+    entries: list[EagerOps]
+    gaps: list[native.Sums]
+    lines: dict[Place, dict[Line, list[float]]]
+    whole: bool  # one window, from the first call on, that never closed
+    lost: int  # ops that were not booked, because there were too many names
+
+
+def region_key(graph: int | None, backward: bool) -> int:
+    """Numbers the graphs' directions from 1."""
+    return 0 if graph is None else 2 * graph + backward + 1
+
+
+class OpMeter:
+    """Opens and closes windows as graphs are called, and reads what they saw.
+
+    ``active`` is true while a window is open or due: graph calls then go through `enter` and
+    `leave`. Ops are not observed before the first call of a graph.
+    """
+
+    def __init__(self, mode: str, failures: Failures, print_missing: bool) -> None:
+        self.active = False
+        self.unavailable: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
+        self._mode = mode
+        self._failures = failures
+        self._lock = threading.RLock()
+        self._lib: Any = None
+        self._loader: threading.Thread | None = None
+        self._counter = OpCounter()
+        self._lines = Lines(failures, print_missing)
+        self._dense_samples = float("inf") if print_missing else DENSE_SAMPLES
+        self._sampler = native.Sampler(self._lines.sample)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._is_open = False
+        self._due = False
+        self._leader = 0
+        self._calls = self._calls_at_round = 0  # through `enter`, in all windows
+        self._rounds = self._rounds_wanted = 0
+        self._windows = 0
+        self._interval_s = FIRST_INTERVAL_S
+        self._started_s: float | None = None
+        self._compiled_s = 0.0
+        self._compiling = 0
+        self._cost_before = (0, 0)
+        self._timer: threading.Timer | None = None
+
+    # --- Start and end --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Get the native part, building it beside the program if need be."""
+        if self._mode == "off" or self._loader is not None:
+            return
+        torch_compat.patch_compile_callbacks(self.compiling)
+        self._loader = threading.Thread(
+            target=self._load, name="instrumented_backend op meter", daemon=True
+        )
+        self._loader.start()
+
+    def _load(self) -> None:
+        with self._failures.guard("ops"):
+            try:
+                lib = native.load()
+            except native.NativeError as error:
+                self.unavailable = f"no op meter: {error}"
+                self._failures.note(self.unavailable)
+                return
+            lib.op_meter_sample(self._sampler, self._dense_samples)
+            with self._lock:
+                self._lib = lib
+                self.active = self._due
+
+    def stop(self) -> None:
+        """For good: no callback of ours may run while the interpreter goes down."""
+        with self._lock:
+            self._close()
+            self.active = False
+            if self._lib is not None:
+                self._lib.op_meter_sample(native.Sampler(), 1.0)
+            self._lib = None
+
+    def reset(self) -> None:
+        """Forget what was seen; the next window opens with the next call of a graph."""
+        with self._lock:
+            self._close()
+            self._forget()
+            if self._lib is not None:
+                self._lib.op_meter_clear()
+                self._cost_before = self._cost()
+            self._lines.clear()
+            self._want(ROUNDS_AFTER_COMPILE)
+
+    def after_fork(self) -> None:
+        """In the child, where no other thread exists, and which has compiled nothing itself."""
+        self._lock = threading.RLock()
+        if self._lib is not None:
+            self._lib.op_meter_after_fork()
+        self._forget()
+        self.active = False
+        self._counter.after_fork()
+        self._lines.after_fork()
+        if self._lib is None and self._mode != "off":
+            self._loader = None
+
+    # --- Compilations ---------------------------------------------------------------------------
+
+    @contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Ops that this thread runs meanwhile are the compiler's, not the program's."""
+        lib = self._lib
+        if lib is not None:
+            lib.op_meter_quiet(1)
+        start = time.monotonic()
+        self._compiling += 1
+        try:
+            yield
+        finally:
+            self._compiling -= 1
+            if lib is not None:
+                lib.op_meter_quiet(-1)
+            if not self._compiling:
+                self._compiled_s += time.monotonic() - start
+            self._want(ROUNDS_AFTER_COMPILE)
+
+    def add_graph(self, gm: Any) -> GraphOps | None:
+        """Take note of the ops in a graph."""
+        if self._mode == "off":
+            return None
+        ops = self._counter.add(gm)
+        if self._counter.waiting > CALLS_UNTIL_COUNTED:
+            threading.Thread(target=self._count_in_background, daemon=True).start()
+        return ops
+
+    def _count_in_background(self) -> None:
+        with self._failures.guard("captured ops"):
+            self.count_graphs()
+
+    def count_graphs(self) -> None:
+        """Find the forward ops of all graphs so far."""
+        if self._loader is not None and self._loader is not threading.current_thread():
+            self._loader.join(BUILD_PATIENCE_S)
+        lib = self._lib
+        if lib is None:
+            return
+
+        def count(run: Callable[[], Any]) -> int:
+            handle = lib.op_count_begin()
+            try:
+                run()
+                return int(lib.op_count_take())
+            finally:
+                lib.op_count_end(handle)
+
+        lib.op_meter_quiet(1)
+        try:
+            self._counter.count_all(count)
+        finally:
+            lib.op_meter_quiet(-1)
+
+    # --- Windows --------------------------------------------------------------------------------
+
+    def enter(self, key: int) -> bool:
+        """A region begins on this thread; False where nothing is being observed."""
+        if not self._is_open or key == self._leader:
+            with self._failures.guard("op meter"):
+                self._round(key)
+        elif self._calls - self._calls_at_round > LONGEST_WINDOW_CALLS:
+            self._leader = key
+        lib = self._lib
+        if lib is None or not self._is_open:
+            return False
+        self._calls += 1
+        lib.op_meter_enter()
+        return True
+
+    def leave(self, key: int) -> None:
+        lib = self._lib
+        if lib is not None:
+            lib.op_meter_leave(key)
+
+    def _want(self, rounds: int) -> None:
+        """A window is due, or the one that is open is to last this much longer."""
+        if self._mode == "off" or self.unavailable is not None:
+            return
+        with self._lock:
+            self._due = True
+            self._rounds = 0
+            self._rounds_wanted = max(self._rounds_wanted, rounds)
+            # Always: the first call waits for the native part, or the count would not be exact.
+            self.active = self._lib is not None or self._mode == "always"
+
+    def _round(self, key: int) -> None:
+        with self._lock:
+            self._calls_at_round = self._calls
+            if not self._is_open:
+                self._open(key)
+                return
+            self._rounds += 1
+            if self._mode == "always" or self._rounds < self._rounds_wanted:
+                return
+            if self._spent_s() > BUDGET * self._elapsed_s():
+                self._close()
+                self._wait()
+
+    def _open(self, key: int) -> None:
+        if self._mode == "always" and self._loader is not None:
+            self._loader.join(BUILD_PATIENCE_S)
+        if self._lib is None:
+            self.active = False
+            return
+        if self._started_s is None:
+            self._started_s = time.monotonic()
+            self._compiled_s = 0.0
+        self._leader = key
+        self._rounds = 0
+        self._due = False
+        self._windows += 1
+        self._is_open = self.active = True
+        self._lib.op_meter_open()
+
+    def _close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._is_open:
+            self._lib.op_meter_close()
+        self._is_open = self.active = False
+        self._rounds_wanted = 0
+
+    def _wait(self) -> None:
+        """Until the budget has room for another window, and longer each time."""
+        room_s = self._spent_s() / BUDGET - self._elapsed_s()
+        self._timer = threading.Timer(max(self._interval_s, room_s), self._want, (ROUNDS,))
+        self._timer.daemon = True
+        self._timer.start()
+        self._interval_s = min(self._interval_s * INTERVAL_GROWTH, LONGEST_INTERVAL_S)
+
+    def _elapsed_s(self) -> float:
+        """Since the first window opened, without the time that compilations took."""
+        if self._started_s is None:
+            return 0.0
+        return time.monotonic() - self._started_s - self._compiled_s
+
+    def _cost(self) -> tuple[int, int]:
+        events, samples = ctypes.c_uint64(), ctypes.c_uint64()
+        self._lib.op_meter_cost(ctypes.byref(events), ctypes.byref(samples))
+        return events.value, samples.value
+
+    def _spent_s(self) -> float:
+        events, samples = (
+            now - before for now, before in zip(self._cost(), self._cost_before, strict=True)
+        )
+        return events * EVENT_S + samples * SAMPLE_S + self._calls * CALL_S
+
+    # --- Reading --------------------------------------------------------------------------------
+
+    def read(self) -> Observed | None:
+        """What the windows saw so far; None where no window was ever opened."""
+        lib = self._lib
+        if lib is None or not self._windows:
+            return None
+        with self._lock:
+            rows = _read(lib.op_meter_rows, native.Row)
+            gaps = _read(lib.op_meter_gaps, native.Sums)
+            return Observed(
+                entries=[
+                    EagerOps(
+                        row.name.decode(errors="replace"),
+                        row.gap,
+                        row.ordinal,
+                        row.count,
+                        row.ns,
+                    )
+                    for row in rows
+                ],
+                gaps=gaps,
+                lines=self._lines.read(),
+                whole=self._windows == 1 and self._is_open,
+                lost=lib.op_meter_lost(),
+            )
+
+
+def _read(function: Callable[[Any, int], int], kind: Any) -> list[Any]:
+    size = function(None, 0)
+    array = (kind * size)()
+    return list(array[: min(function(array, size), size)])

@@ -1,0 +1,225 @@
+"""The ops that graphs would dispatch, against Dynamo's graphs run op by op under torch.profiler."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import architectures
+import oracle
+import pytest
+import torch
+import torch.nn.functional as functional
+import torch.utils.checkpoint
+from oracle import Profiled, profile
+
+from instrumented_backend.observe import native
+from instrumented_backend.observe.captured import Call, GraphOps, OpCounter
+
+
+class Harness:
+    """A Dynamo backend that counts each graph's ops, and runs the graph as it is."""
+
+    def __init__(self, count: Callable[[Callable[[], Any]], int]) -> None:
+        self.count = count
+        self.counter = OpCounter()
+        self.graphs: list[GraphOps] = []
+
+    def backend(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., object]:
+        self.graphs.append(self.counter.add(gm))
+        return oracle.run_in_region(gm, inputs)
+
+    def forward(self) -> int:
+        self.counter.count_all(self.count)
+        return sum(ops.forward or 0 for ops in self.graphs)
+
+    def backward(self) -> int:
+        return sum(ops.backward or 0 for ops in self.graphs)
+
+    def compare(self, function: Callable[..., Any], step: Callable[[Any], object]) -> Profiled:
+        """Compile, run once, then profile one more step."""
+        torch._dynamo.reset()
+        compiled = torch.compile(function, backend=self.backend)
+        step(compiled)
+        return profile(lambda: step(compiled))
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return native.load(tmp_path_factory.mktemp("native"))
+
+
+@pytest.fixture
+def harness(library: Any) -> Iterator[Harness]:
+    def count(run: Callable[[], Any]) -> int:
+        handle = library.op_count_begin()
+        try:
+            run()
+            return int(library.op_count_take())
+        finally:
+            library.op_count_end(handle)
+
+    torch._dynamo.reset()
+    yield Harness(count)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("name", architectures.ALL_ARCHITECTURES)
+def test_architectures(harness: Harness, name: str, training: bool) -> None:
+    """The limits are the issue's: 1 % of the forward's ops, 2 % of the autograd nodes."""
+    model, inputs = architectures.ALL_ARCHITECTURES[name]()
+    model.train(training)
+
+    def step(compiled: Any) -> None:
+        if training:
+            compiled(**inputs).loss.backward()
+        else:
+            with torch.no_grad():
+                compiled(**inputs)
+
+    truth = harness.compare(model, step)
+    assert truth.inside.total() > 30
+    assert harness.forward() == pytest.approx(truth.inside.total(), rel=0.01)
+    assert (truth.backward > 20) == training
+    assert harness.backward() == pytest.approx(truth.backward, rel=0.02)
+    assert not any(ops.estimated for ops in harness.graphs)
+
+
+class Doubled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(x)
+        return x.sin() * 2
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        (x,) = ctx.saved_tensors
+        return gradients[0] * x.cos() * 2
+
+
+def checkpointed(x: torch.Tensor) -> torch.Tensor:
+    layer = torch.utils.checkpoint.checkpoint(lambda y: y.relu().sin(), x, use_reentrant=False)
+    return layer.sum()
+
+
+def indexed(x: torch.Tensor) -> torch.Tensor:
+    y = x.clone()
+    y[0] = 1.0
+    y[:, 1:] += 2
+    return (y[:, 1:, ..., 0] * y[0, 1, 2] + y[:, [0]].sum()).sum()
+
+
+def autocast(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        return functional.linear(x, x).float().sum()
+
+
+def factories(x: torch.Tensor) -> torch.Tensor:
+    made = torch.randn(8) + torch.arange(8) + torch.zeros(8, device=x.device)
+    return (x + torch.rand_like(x) + made).sum()
+
+
+attention = torch.nn.MultiheadAttention(8, 2, batch_first=True)
+
+FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "checkpoint": checkpointed,
+    "autograd function": lambda x: Doubled.apply(x * 3).sum(),
+    "attention": lambda x: functional.scaled_dot_product_attention(x, x, x).sum(),
+    "multi-head attention": lambda x: attention(x, x, x, need_weights=False)[0].sum(),
+    "indexing": indexed,
+    "autocast": autocast,
+    "factories": factories,
+    "already contiguous": lambda x: x.contiguous().transpose(0, 1).contiguous().sum(),
+    "sizes": lambda x: x.view(x.shape[0] * x.shape[1], -1).sum() * x.numel(),
+    "several results": lambda x: sum(part.sum() for part in x.chunk(2)) + x.max(dim=0)[0].sum(),
+}
+
+
+@pytest.mark.parametrize("requires_grad", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions(harness: Harness, name: str, requires_grad: bool) -> None:
+    shape = (8, 8) if name == "autocast" else (4, 2, 8)
+    x = torch.randn(shape, requires_grad=requires_grad)
+
+    def step(compiled: Any) -> None:
+        result = compiled(x)
+        if result.requires_grad:
+            result.backward()
+
+    truth = harness.compare(FUNCTIONS[name], step)
+    assert harness.forward() == truth.inside.total() > 0, truth.inside
+    assert harness.backward() == truth.backward, truth.nodes
+
+
+def test_dynamic_shapes_count_without_a_guard(harness: Harness) -> None:
+    compiled = torch.compile(
+        lambda x: (x.view(x.shape[0], 2, -1) * x.shape[0]).sum(),
+        backend=harness.backend,
+        dynamic=True,
+    )
+    for rows in (3, 5, 7, 11):
+        compiled(torch.randn(rows, 8))
+    assert len(harness.graphs) == 1
+    # view, mul, sum; what is done with the sizes is no op.
+    assert harness.forward() == 3
+
+
+def test_counting_leaves_the_random_state_alone(harness: Harness) -> None:
+    torch.compile(factories, backend=harness.backend)(torch.randn(4, 8))
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    harness.forward()
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_branch_is_estimated_and_says_so(harness: Harness) -> None:
+    torch.compile(
+        lambda x: torch.cond(x.sum() > 0, lambda y: y.sin() * 2, lambda y: y.cos(), (x,)),
+        backend=harness.backend,
+    )(torch.randn(4))
+    # sum and gt for certain; the branch that will be taken is not known, and counts as one.
+    assert harness.forward() == 3
+    assert list(harness.graphs[0].estimated) == ["higher-order operator cond"]
+
+
+def test_a_call_that_cannot_run_counts_as_one(harness: Harness) -> None:
+    def fails() -> None:
+        raise ValueError("no")
+
+    ops = GraphOps()
+    call = Call("call_function", fails, (), {})
+    ops.calls[call.digest()] = 2
+    harness.counter._graphs.append(ops)
+    harness.counter._waiting[call.digest()] = call
+    harness.graphs.append(ops)
+    assert harness.forward() == 2
+    assert ops.estimated == {"a call of fails": 2}
+
+
+def test_equal_layers_are_run_once(harness: Harness) -> None:
+    def layers(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(10):
+            x = x.sin() * 2
+        return x
+
+    torch.compile(layers, backend=harness.backend)(torch.randn(4))
+    assert harness.counter.waiting == 2
+    assert harness.forward() == 20
+
+
+def test_warm_is_as_cold(tmp_path: Path, run_program: Any) -> None:
+    program = f"""
+        import sys, torch
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import architectures
+        architectures.run_steps("gpt2", True, 2, backend="instrumented")
+    """
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    cold, warm = (run_program(program, env=env).report for _ in range(2))
+    assert cold["caches"]["graphs"]["hit"] == 0 and warm["caches"]["graphs"]["hit"] > 0
+    for report in (cold, warm):
+        assert report["ops"]["captured"]["estimated"] == []
+    assert cold["summary"]["captured_ops"] == warm["summary"]["captured_ops"] > 400
+    counts = [[graph["forward_ops"] for graph in report["graphs"]] for report in (cold, warm)]
+    assert counts[0] == counts[1]

@@ -1,0 +1,107 @@
+"""Extrapolation by hand-computed sums."""
+
+import math
+
+import pytest
+
+from instrumented_backend.observe.estimate import estimate
+from instrumented_backend.observe.lines import UNKNOWN, Line
+from instrumented_backend.observe.native import Sums
+from instrumented_backend.observe.ops import EagerOps, Observed
+
+KEY = 1  # of a graph's forward: its gaps are 2 (early) and 3 (late)
+
+
+def sums(**values: float) -> Sums:
+    return Sums(**values)
+
+
+def observed(early: Sums, late: Sums, *entries: EagerOps, whole: bool = False) -> Observed:
+    return Observed(list(entries), [Sums(), Sums(), early, late], {}, whole, lost=0)
+
+
+def test_everything_observed_is_not_extrapolated() -> None:
+    found = estimate(
+        observed(
+            sums(n=3, region_ns=300),
+            sums(n=7, region_ns=700),
+            EagerOps("aten::add", 2, 0, 3, 30),
+            EagerOps("aten::add", 3, 0, 7, 70),
+            whole=True,
+        ),
+        {KEY: 10},
+    )
+    assert found.exact
+    assert (found.calls, found.observed_calls, found.unseen_calls) == (10, 10, 0)
+    assert (found.eager_ops, found.eager_ns, found.region_ns) == (10, 100, {KEY: 1000})
+    assert found.eager_ops_error == found.eager_ns_error == found.region_ns_error == 0
+    assert [(op.op, op.count, op.time_us, op.share_pct) for op in found.eager] == [
+        ("aten::add", 10, 0.1, 100.0)
+    ]
+
+
+def test_late_calls_stand_for_those_not_observed() -> None:
+    # 3 early and 7 late of 73 calls were seen: each late one stands for (73 - 3) / 7 = 10.
+    # Early: 50 ops in 100 ns, once. Late: 14 ops in 140 ns, ten times that in the run.
+    found = estimate(
+        observed(
+            sums(n=3, region_ns=3000),
+            sums(n=7, region_ns=700),
+            EagerOps("aten::zeros", 2, 0, 50, 100),
+            EagerOps("aten::add", 3, 0, 14, 140),
+        ),
+        {KEY: 73},
+    )
+    assert not found.exact
+    assert found.eager_ops == 50 + 140
+    assert found.eager_ns == 100 + 1400
+    assert found.region_ns == {KEY: 3000 + 7000}
+    assert {op.op: op.count for op in found.eager} == {"aten::add": 140, "aten::zeros": 50}
+
+
+def test_early_calls_alone_stand_for_the_rest() -> None:
+    found = estimate(
+        observed(sums(n=2, region_ns=20), Sums(), EagerOps("aten::add", 2, 0, 4, 8)), {KEY: 10}
+    )
+    assert (found.eager_ops, found.eager_ns, found.region_ns) == (20, 40, {KEY: 100})
+
+
+def test_graphs_that_no_window_saw_are_counted() -> None:
+    found = estimate(observed(sums(n=3), sums(n=7)), {KEY: 10, KEY + 1: 5})
+    assert found.unseen_calls == 5 and KEY + 1 not in found.region_ns
+
+
+def test_the_standard_error() -> None:
+    # 4 late calls seen of 16 (19 less 3 early): 1, 1, 3, 3 ops. Sum 8, squares 20, mean 2,
+    # s² = (20 - 16) / 3 = 4/3. N² s²/n (1 - n/N) = 256 * (4/3) / 4 * (3/4) = 64: error 8.
+    found = estimate(
+        observed(sums(n=3), sums(n=4, ops=8, ops2=20), EagerOps("aten::add", 3, 0, 8, 80)),
+        {KEY: 19},
+    )
+    assert found.eager_ops == 32
+    assert found.eager_ops_error == pytest.approx(8.0)
+
+
+def test_one_call_has_no_spread_that_could_be_known() -> None:
+    found = estimate(observed(sums(n=1), Sums(), EagerOps("aten::add", 2, 0, 1, 1)), {KEY: 2})
+    assert math.isinf(found.eager_ops_error)
+
+
+def test_lines_share_an_ops_count_by_weight() -> None:
+    here, there = Line("a.py", 1, "f"), Line("a.py", 2, "f")
+    seen = observed(
+        sums(n=3),
+        Sums(),
+        EagerOps("aten::add", 2, 0, 100, 1000),
+        EagerOps("aten::mul", 2, 0, 5, 50),
+    )
+    # Weights 30 and 10: three quarters of the ops; times 60 and 140: 30 % of the time.
+    seen.lines["aten::add", 2, 0] = {here: [30.0, 60.0], there: [10.0, 140.0]}
+    found = estimate(seen, {KEY: 3})
+    rows = {(row.op, row.line): (row.count, row.time_us) for row in found.missing}
+    assert rows == {
+        ("aten::add", 1): (75, pytest.approx(0.3)),
+        ("aten::add", 2): (25, pytest.approx(0.7)),
+        ("aten::mul", UNKNOWN.line): (5, 0.05),
+    }
+    assert sum(row.share_pct for row in found.missing) == pytest.approx(100)

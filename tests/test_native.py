@@ -1,0 +1,107 @@
+"""The library: built once, rebuilt where it is damaged, and missed without harm."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from instrumented_backend.observe import native
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("built")
+    native.load(folder)
+    return folder
+
+
+def library(folder: Path) -> Path:
+    (path,) = folder.glob("*.so")
+    return path
+
+
+def copy(built: Path, folder: Path) -> Path:
+    for path in built.iterdir():
+        (folder / path.name).write_bytes(path.read_bytes())
+    return library(folder)
+
+
+def no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.delenv("CXX", raising=False)
+
+
+def test_an_intact_library_is_not_built_again(
+    built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy(built, tmp_path)
+    no_compiler(monkeypatch)
+    assert native.load(tmp_path).op_meter_lost() == 0
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "another file", "no digest"])
+def test_a_damaged_library_is_built_again(built: Path, tmp_path: Path, damage: str) -> None:
+    path = copy(built, tmp_path)
+    whole = path.read_bytes()
+    if damage == "no digest":
+        path.with_suffix(".sha256").unlink()
+    else:
+        wrong = {"truncated": whole[:5000], "empty": b"", "another file": b"x" * len(whole)}
+        path.write_bytes(wrong[damage])
+    native.load(tmp_path)
+    assert len(path.read_bytes()) > 5000
+    assert native._is_intact(path)
+
+
+def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    no_compiler(monkeypatch)
+    with pytest.raises(native.NativeError, match=r"no C\+\+ compiler found \(g\+\+.*set CXX"):
+        native.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'file.cpp:1: error: no such thing' >&2; exit 3", "exit code 3: .*no such thing"),
+        ("exit 1", "failed with exit code 1: no message"),
+    ],
+)
+def test_a_compiler_that_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, message: str
+) -> None:
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f"#!/bin/sh\n{script}\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    with pytest.raises(native.NativeError, match=message):
+        native.load(tmp_path / "cache")
+    assert not list((tmp_path / "cache").glob("*.part"))
+
+
+def test_a_compiler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CXX", "/nonexistent/g++")
+    with pytest.raises(native.NativeError, match="cannot be run: No such file"):
+        native.load(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    """Built elsewhere, for this process alone. A file in the way stops root, too."""
+    (tmp_path / "file").write_text("")
+    assert native.load(tmp_path / "file" / "cache").op_meter_lost() == 0
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_two_processes_at_once(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from instrumented_backend.observe import native;"
+        "print(native.load(Path(sys.argv[1])).op_meter_lost())"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        for _ in range(2)
+    ]
+    assert [process.communicate(timeout=120)[0] for process in running] == ["0\n", "0\n"]
+    assert native._is_intact(library(tmp_path))

@@ -1,0 +1,241 @@
+"""The op meter in whole programs: known ops, known lines."""
+
+import os
+import shutil
+from typing import Any
+
+import pytest
+from conftest import Finished, RunProgram
+
+# Four ops between the graphs: two of one kind on lines of their own, and a composite, which is one.
+KNOWN = """
+    import sys, torch
+    import torch.nn.functional as F
+    import instrumented_backend
+    @torch.compile(backend="instrumented")
+    def first(x): return x.sin() * 2
+    @torch.compile(backend="instrumented")
+    def second(x): return x.cos() + 1
+    def step(x):
+        y = first(x)
+        y = y.add(1)  # line 11
+        y = F.layer_norm(y, (64,))  # line 12
+        y = y.mul(2).add(3)  # line 13
+        return second(y)
+    x = torch.randn(64)
+    for _ in range(STEPS):
+        step(x)
+"""
+LINES = {("aten::add", 11), ("aten::layer_norm", 12), ("aten::mul", 13), ("aten::add", 13)}
+
+
+def ops_of(done: Finished) -> dict[str, Any]:
+    notes = [note for note in done.report["notes"] if note.startswith("lost")]
+    assert not notes
+    ops: dict[str, Any] = done.report["ops"]
+    return ops
+
+
+@pytest.mark.parametrize("steps", [5, 1000])
+def test_always_is_exact(run_program: RunProgram, steps: int) -> None:
+    done = run_program(KNOWN.replace("STEPS", str(steps)), env={"INSTRUMENTED_OPS": "always"})
+    ops, summary = ops_of(done), done.report["summary"]
+    assert ops["status"] == "exact" and ops["observed_pct"] == 100
+    # Two ops in each graph, four between them.
+    assert (summary["captured_ops"], summary["total_ops"]) == (4 * steps, 8 * steps)
+    rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
+    assert rows == dict.fromkeys(LINES, steps)
+    assert {row["function"] for row in ops["missing"]} == {"step"}
+    assert {os.path.basename(row["file"]) for row in ops["missing"]} == {"program0.py"}
+    assert {row["op"]: row["count"] for row in ops["eager"]} == {
+        "aten::add": 2 * steps,
+        "aten::layer_norm": steps,
+        "aten::mul": steps,
+    }
+
+
+@pytest.mark.parametrize("steps", [5, 1000])
+def test_auto_is_within_two_percent(run_program: RunProgram, steps: int) -> None:
+    done = run_program(KNOWN.replace("STEPS", str(steps)))
+    ops, summary = ops_of(done), done.report["summary"]
+    assert ops["status"] == ("exact" if steps == 5 else "sampled")
+    assert (ops["observed_pct"] == 100) == (steps == 5)
+    assert summary["captured_ops"] == 4 * steps
+    assert summary["total_ops"] == pytest.approx(8 * steps, rel=0.02)
+    rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
+    assert rows == {line: pytest.approx(steps, rel=0.02) for line in LINES}
+    word = "exact" if steps == 5 else "sampled"
+    assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
+
+
+def test_the_two_graph_model(run_program: RunProgram) -> None:
+    """Eight ops, a graph break that runs none, ten steps."""
+    done = run_program(
+        """
+        import torch
+        first, second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        def f(x):
+            x = first(x).relu() * 2 + 1
+            torch._dynamo.graph_break()
+            return (second(x).softmax(-1) * 3).sum()
+        compiled = torch.compile(f, backend="instrumented")
+        x = torch.randn(4, 8)
+        with torch.no_grad():
+            for _ in range(10):
+                compiled(x)
+        """
+    )
+    summary = done.report["summary"]
+    assert (summary["captured_ops"], summary["total_ops"]) == (80, 80)
+    assert (summary["pct_ops"], summary["pct_time"]) == (100, 100)
+    assert "captured 80/80 ops (100.0 %)" in done.stderr
+
+
+TRAINING = """
+    import torch, instrumented_backend
+    layer = torch.nn.Linear(8, 8)
+    compiled = torch.compile(lambda x: layer(x).relu().sum(), backend="instrumented")
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
+    x = torch.randn(4, 8)
+    for _ in range(10):
+        compiled(x).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["cold", "warm"])
+def test_training(run_program: RunProgram, lazy: bool) -> None:
+    """The compiler's own ops, in a lazily compiled backward for one, are not the program's."""
+    env = {"INSTRUMENTED_OPS": "always"}
+    if lazy:
+        env["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    done = run_program(TRAINING, env=env)
+    ops = ops_of(done)
+    # Forward: linear, relu, sum. Backward: the nodes of sum, relu, addmm and the transposition.
+    assert done.report["summary"]["captured_ops"] == 10 * (3 + 4)
+    assert {row["op"]: row["count"] for row in ops["eager"]} == {
+        "aten::ones_like": 10,  # backward()'s own gradient
+        "torch::autograd::AccumulateGrad": 20,
+        "aten::add_": 20,  # SGD, two parameters
+    }
+    places = {row["op"]: (row["line"], row["count"]) for row in ops["missing"]}
+    assert places["aten::add_"] == (9, 20)  # optimizer.step()
+    assert places["torch::autograd::AccumulateGrad"] == (8, 20)  # backward()
+
+
+def test_what_happens_on_other_threads_is_seen(run_program: RunProgram) -> None:
+    """Threads end while a window is open."""
+    done = run_program(
+        """
+        import threading, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        compiled(x)
+        def work():
+            for _ in range(50):
+                compiled(x)
+                x.add(1)
+                x.mul(2)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert done.report["summary"]["captured_ops"] == 2 * 201
+    assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200
+
+
+def test_a_fork_while_a_window_is_open(run_program: RunProgram) -> None:
+    done = run_program(
+        """
+        import os, sys, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        compiled(x).add(1)
+        child = os.fork()
+        for _ in range(3):
+            compiled(x).add(1)
+        if not child:
+            os._exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert done.stdout == "3\n"
+    assert done.report["summary"]["total_ops"] == 4 * 2 + 4
+
+
+def test_print_missing(run_program: RunProgram) -> None:
+    done = run_program(KNOWN.replace("STEPS", "100"), env={"TORCHDYNAMO_PRINT_MISSING": "1"})
+    printed = [line for line in done.stderr.splitlines() if line.startswith("MISSING ")]
+    assert len(printed) == len(LINES)
+    assert any("aten::layer_norm" in line and "program0.py:12 in step" in line for line in printed)
+
+
+def test_off(run_program: RunProgram) -> None:
+    done = run_program(KNOWN.replace("STEPS", "5"), env={"INSTRUMENTED_OPS": "off"})
+    assert done.report["summary"]["captured_ops"] is None
+    assert "captured -/- ops: INSTRUMENTED_OPS=off" in done.stderr
+
+
+def test_without_a_compiler(run_program: RunProgram, tmp_path: Any) -> None:
+    """Inductor needs one of its own on CPU; this one fails for the op meter alone."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *_op_meter.cpp*) echo "error: broken" >&2; exit 1;; esac\n'
+        f'exec {shutil.which("g++")} "$@"\n'
+    )
+    compiler.chmod(0o755)
+    env = {"CXX": str(compiler), "XDG_CACHE_HOME": str(tmp_path / "empty")}
+    done = run_program(KNOWN.replace("STEPS", "5"), env=env)
+    assert done.report["summary"]["total_ops"] is None
+    said = " ".join(done.stderr.split())
+    assert "captured -/- ops: no op meter: " in said and "exit code 1: error: broken" in said
+    assert done.report["summary"]["graph_calls"] == 10
+
+
+def test_reset_starts_afresh(run_program: RunProgram) -> None:
+    done = run_program(
+        KNOWN.replace("STEPS", "5") + "    instrumented_backend.reset()\n"
+        "    for _ in range(7): step(x)\n",
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert (done.report["summary"]["captured_ops"], done.report["summary"]["total_ops"]) == (28, 56)
+
+
+def test_modes_agree(run_program: RunProgram) -> None:
+    """200 training steps: every percentage within a point."""
+    found = {}
+    for mode in ("auto", "always"):
+        done = run_program(TRAINING.replace("10", "200"), env={"INSTRUMENTED_OPS": mode})
+        found[mode] = done.report["summary"]
+    assert found["auto"]["captured_ops"] == found["always"]["captured_ops"]
+    assert found["auto"]["pct_ops"] == pytest.approx(found["always"]["pct_ops"], abs=1)
+
+
+def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
+    """A million eager ops and 100,000 graph calls, all of them observed."""
+    done = run_program(
+        """
+        import os, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        def run(calls):
+            for _ in range(calls):
+                y = compiled(x)
+                for _ in range(10):
+                    y.add(1)
+        run(2000)
+        before = resident()
+        run(100_000)
+        print(resident() - before)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert int(done.stdout) < 1_000_000
+    assert done.report["summary"]["total_ops"] == 102_000 * 12
