@@ -118,6 +118,11 @@ def reset() -> None:
     _session.reset()
 
 
+def observed_graphs() -> list[ObservedGraph]:
+    """The graphs so far, with the ops in each counted where that is possible."""
+    return _session.observed_graphs()
+
+
 def adopt_inductor() -> None:
     """From now on, a ``torch.compile`` that names Inductor, or no backend, gets this one."""
     torch_compat.patch_backend_lookup(_inductor_as_instrumented)

@@ -1,5 +1,6 @@
 """A drop-in for Inductor: same options, same errors, same features."""
 
+import inspect
 import pickle
 import subprocess
 import sys
@@ -14,6 +15,17 @@ import instrumented_backend
 
 def small(x: torch.Tensor) -> torch.Tensor:
     return x.sin() * 2
+
+
+@pytest.mark.smoke
+@pytest.mark.skipif(
+    "name" not in inspect.signature(torch._TorchCompileWrapper.__init__).parameters,
+    reason="this torch gives name= to Inductor alone",
+)
+def test_the_name_of_a_region_reaches_the_report(fresh: None) -> None:
+    torch.compile(lambda x: x.sin(), backend="instrumented", name="mine")(torch.ones(3))
+    (graph,) = instrumented_backend.report().graphs
+    assert graph.name == "mine"
 
 
 @pytest.mark.smoke

@@ -168,6 +168,12 @@ class Session:
         self._languages.update((kernel.name, kernel.language) for kernel in kernels)
         return code
 
+    def observed_graphs(self) -> list[ObservedGraph]:
+        with self.failures.guard("captured ops"):
+            self.ops.count_graphs()
+        with self._lock:
+            return list(self._graphs)
+
     def report(self) -> Report:
         """Everything observed so far, as plain data that later events don't change."""
         with self.failures.guard("counters"):
