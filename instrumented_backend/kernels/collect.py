@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from instrumented_backend.kernels.parse import ParseError, parse_module
+from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.records import KernelRecord
 
 MAX_FILE_BYTES = 16_000_000  # Inductor's largest modules have a few megabytes
@@ -85,9 +86,11 @@ def read_file(path: Path) -> list[KernelRecord]:
     if "\0" in text:
         raise CollectError(f"{path}: not text")
     try:
-        return parse_module(text, str(path))
+        kernels = parse_module(text, str(path))
     except ParseError as error:
         raise CollectError(f"{path}: {error}") from None
+    add_sidecar(kernels, str(path))
+    return kernels
 
 
 def _without_copies(kernels: list[KernelRecord]) -> Iterator[KernelRecord]:

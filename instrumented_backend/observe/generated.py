@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.kernels.parse import kernel_names, parse_module
+from instrumented_backend.kernels.parse import ParseError, kernel_names, parse_module
+from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import CodeRecord, KernelRecord
 
@@ -29,10 +30,11 @@ _MAX_NAP_S = 0.05
 class GeneratedCode:
     """One generated module. Its kernels are kept as packed records once it has been parsed."""
 
-    def __init__(self, compiled_graph: Any, source: str, path: str, direction: str) -> None:
+    def __init__(self, compiled_graph: Any, path: str, direction: str) -> None:
+        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``."""
         self.path = path
         self.direction = direction
-        self.names = kernel_names(source)
+        self.names = kernel_names(compiled_graph.source_code)
         self._graph = weakref.ref(compiled_graph)
         self._lock = threading.Lock()
         self._packed: bytes | None = None
@@ -53,10 +55,19 @@ class GeneratedCode:
         """Parse it, unless that has been done. Raises OSError, ParseError."""
         with self._lock:
             if self._packed is None:
-                kernels = parse_module(self._source(), self.path, pause=pause)
-                for kernel in kernels:
-                    kernel.direction = self.direction
-                self._packed = _pack(kernels)
+                self._packed = _pack(self._read(pause))
+
+    def _read(self, pause: Callable[[], None]) -> list[KernelRecord]:
+        try:
+            kernels = parse_module(self._source(), self.path, pause=pause)
+        except ParseError:
+            if self.names:
+                raise
+            kernels = []  # code of a kind in which there are none to find
+        for kernel in kernels:
+            kernel.direction = self.direction
+        add_sidecar(kernels, self.path)
+        return kernels
 
     @property
     def parsed(self) -> bool:
@@ -105,15 +116,13 @@ class KernelReader:
         self._pacer: _Pacer | None = None  # of the thread, while there is one
         self._logged: set[tuple[str, str]] = set()
 
-    def read(self, compiled_graph: Any, path: str, direction: str) -> GeneratedCode:
+    def read(self, code: GeneratedCode, compiled_graph: Any) -> None:
         """Take note of a graph's code, on the thread that compiled or loaded it."""
-        code = GeneratedCode(compiled_graph, compiled_graph.source_code, path, direction)
         if log.isEnabledFor(logging.INFO):
             self._parse(code)
             self._log(code)
         elif self._in_background:
             self._enqueue(code, compiled_graph)
-        return code
 
     def finish(self, codes: list[GeneratedCode], limit_s: float | None = None) -> int:
         """Parse what has not been; returns how many modules ``limit_s`` left no time for."""
@@ -134,7 +143,7 @@ class KernelReader:
         return left
 
     def _parse(self, code: GeneratedCode, pause: Callable[[], None] = lambda: None) -> None:
-        with self._failures.guard(f"the kernels of {code.path}"):
+        with self._failures.guard("the kernels of a graph"):
             code.parse(pause)
 
     def _log(self, code: GeneratedCode) -> None:

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.codegen import CodegenFacts
 from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
 from instrumented_backend.observe.counters import CounterLedger
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.generated import KernelReader
+from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import Report
@@ -33,6 +34,7 @@ class Session:
         self._graphs: list[ObservedGraph] = []
         self._devices: dict[str, None] = {}  # kinds, in the order of their first use
         self.failures = Failures()
+        self._codegen = CodegenFacts(self.failures)
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compile_log = CompileLog(
@@ -134,6 +136,11 @@ class Session:
         if not self._post_compile_patched:
             self._post_compile_patched = True
             torch_compat.patch_post_compile(self._code_loaded)
+            torch_compat.patch_kernel_definition(self._kernel_defined)
+
+    def _kernel_defined(self, name: str, nodes: Any, kernel: Any) -> None:
+        if self.ledger.current() is not None:  # or somebody else's, with plain Inductor
+            self._codegen.defined(name, nodes, kernel)
 
     def _code_loaded(self, compiled_graph: Any) -> None:
         graph = self.ledger.current()
@@ -145,13 +152,14 @@ class Session:
                 compiled_graph.current_callable = graph.backward(compiled_graph.current_callable)
         with self.failures.guard("generated code"):
             backward = is_backward or graph.record.direction == "backward"
-            graph.code.append(
-                self._reader.read(
-                    compiled_graph,
-                    torch_compat.code_path(compiled_graph),
-                    "backward" if backward else "forward",
-                )
-            )
+            self._read_code(graph, compiled_graph, "backward" if backward else "forward")
+
+    def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
+        path = torch_compat.code_path(compiled_graph)
+        code = GeneratedCode(compiled_graph, path, direction)
+        self._codegen.file(path, [kernel.name for kernel in code.names])
+        graph.code.append(code)
+        self._reader.read(code, compiled_graph)
 
     def report(self) -> Report:
         """Everything observed so far, as plain data that later events don't change."""
