@@ -100,12 +100,13 @@ def test_a_part_of_what_an_op_returned() -> None:
     sort, call = follow("""
         buf0 = torch.ops.aten.sort.stable(arg0_1)
         buf1 = buf0[1]
-        assert_size_stride(buf1, (9,), (1,))
+        assert_tensor_metadata(buf1, (9,), (1,), torch.int64, 'torch.ops.aten.sort.stable')
         k(buf1)
     """).calls
     assert sort.kernel == "torch.ops.aten.sort.stable"
     (value,) = call.arguments
     assert isinstance(value, Tensor) and value.numel == Size("9", 9, 9)
+    assert value.dtype == "int64"
     assert sort.result is not None and sort.result.parts == [value]
 
 

@@ -199,7 +199,7 @@ class Wrapper:
             return view
         if name.endswith("alloc_from_pool"):
             return self._allocated("", call, 3, 2)
-        if name.startswith("assert_size_stride"):
+        if name.startswith("assert_size_stride") or name == "assert_tensor_metadata":
             self._assertion(call, grouped=name.endswith("_grouped"))
             return None
         if name == "c_void_p" and call.args:
@@ -237,9 +237,12 @@ class Wrapper:
             pairs = zip(tensors.elts, shapes.elts, strict=False)
         for tensor, shape in pairs:
             value = self._values.get(tensor.id) if isinstance(tensor, ast.Name) else None
-            if isinstance(value, Tensor):
-                asserted = self._shape(shape)
-                value.shape = value.shape if asserted is None else asserted
+            if not isinstance(value, Tensor):
+                continue
+            asserted = self._shape(shape)  # () is a shape, too
+            value.shape = value.shape if asserted is None else asserted
+            if len(call.args) > 3:  # assert_tensor_metadata, from torch 2.15
+                value.dtype = _dtype(call.args[3]) or value.dtype
 
     def _launch(self, name: str, call: ast.Call, result: Tensor | None) -> None:
         keywords: dict[str, Any] = {}
