@@ -23,7 +23,10 @@ from instrumented_backend.views.deliver import deliver
 _settings = settings.load()
 configure_logging(_settings.log)
 _session = Session(
-    lambda report: deliver(report, _settings), _settings.ops, _settings.print_missing
+    lambda report: deliver(report, _settings),
+    _settings.ops,
+    _settings.print_missing,
+    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
 )
 
 

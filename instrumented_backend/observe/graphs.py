@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
+from instrumented_backend.observe.generated import GeneratedCode
 from instrumented_backend.observe.ops import OpMeter, region_key
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
@@ -67,6 +68,7 @@ class ObservedGraph:
         self.record = GraphRecord()
         self.ops: GraphOps | None = None  # what eager would dispatch for it
         self._meter = ops
+        self.code: list[GeneratedCode] = []
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
         self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs

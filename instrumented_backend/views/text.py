@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from instrumented_backend.records import BreakRecord, OpsRecord, Report
-from instrumented_backend.views.tables import TABLES, Row
+from instrumented_backend.views.tables import TABLES, Row, Table
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
@@ -116,11 +116,12 @@ def _missed_lines(report: Report, width: int) -> list[str]:
 def _compile_line(report: Report) -> str:
     graphs = report.caches["graphs"]
     cached = f"{graphs['hit']} of {_count(len(report.graphs), 'graph')} from the cache"
+    generated = sum(kernel.language != "extern" for kernel in report.kernels)
     if graphs["bypass"]:
         cached += f" ({graphs['bypass']} could not be cached)"
     return (
         f"compiled in {_seconds(report.compile['total_s'])}"
-        f"{_phases(report.compile['phases'])} · {_count(len(report.kernels), 'kernel')} · {cached}"
+        f"{_phases(report.compile['phases'])} · {_count(generated, 'kernel')} · {cached}"
     )
 
 
@@ -166,10 +167,14 @@ def _next_step(report: Report) -> str:
 
 def _table(report: Report, name: str, width: int) -> str:
     table = TABLES[name]
-    rows = table.rows(report)
+    return render_rows(table, table.rows(report), width, MAX_ROWS)
+
+
+def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str:
+    """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
-    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:MAX_ROWS]]
+    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:max_rows]]
     columns = [column for column in _shown_columns(shown) if column not in table.only_in_files]
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
@@ -182,7 +187,7 @@ def _table(report: Report, name: str, width: int) -> str:
         maxcolwidths=widths,
         colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
     )
-    more = f"\n... {len(rows) - MAX_ROWS} more rows in the report" if len(rows) > MAX_ROWS else ""
+    more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
 
 
@@ -199,6 +204,8 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.2f}"
     if column.endswith(("_us", "_pct")):
         return f"{value:.1f}"
+    if column.endswith("_gb"):
+        return f"{value:.3g}" if value >= 1e-4 or not value else f"{value:.1e}"
     if column == "where":
         file, _, line = value.rpartition(":")
         return _short_path(file, line)
@@ -207,7 +214,7 @@ def _cell(column: str, value: Any) -> str:
 
 def _header(column: str) -> str:
     """``compile_s`` → ``compile (s)``."""
-    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%")):
+    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%"), ("_gb", "GB")):
         if column.endswith(suffix):
             return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
     return column.replace("_", " ")
@@ -215,7 +222,7 @@ def _header(column: str) -> str:
 
 def _numeric(cells: list[list[str]], column: int) -> bool:
     values = [row[column] for row in cells if row[column]]
-    return all(value.replace(".", "", 1).isdigit() for value in values)
+    return all(value.replace(".", "", 1).replace("e-", "", 1).isdigit() for value in values)
 
 
 def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:
