@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +11,12 @@ from instrumented_backend.records import Report, ReportError, read_report
 from instrumented_backend.script import Script, run_as_main
 from instrumented_backend.views.text import render
 
-_LONG_READ_BYTES = 10_000_000
+if TYPE_CHECKING:
+    from instrumented_backend.profiling.time_range import TimeRange
+    from instrumented_backend.profiling.utilization import TraceTime
+
+# Above this, reading a trace shows how far it is: about 0.1 s, or more if it is compressed.
+_LONG_READ_BYTES = 20_000_000
 
 _VARIABLES = "\n".join(
     f"  {variable.name} (default: {variable.default or 'empty'})\n      {variable.meaning}"
@@ -105,7 +110,7 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
         click.echo(render(report, tables))
 
 
-def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) -> Any:
+def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "TimeRange | None":
     from instrumented_backend.profiling.time_range import TimeRange
 
     try:
@@ -139,7 +144,11 @@ def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0), help="Kernels a GPU.")
 def trace(
-    traces: tuple[Path, ...], form: str, names: tuple[str, ...], within: Any, top: int
+    traces: tuple[Path, ...],
+    form: str,
+    names: tuple[str, ...],
+    within: "TimeRange | None",
+    top: int,
 ) -> None:
     """GPU utilisation from Chrome traces (.json, .json.gz) of PyTorch's profiler.
 
@@ -165,7 +174,7 @@ def trace(
         click.echo(views.render(times, names or views.TABLES, top))
 
 
-def _trace_time(path: Path, within: Any) -> Any:
+def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
     from instrumented_backend.profiling.trace_file import read_trace
     from instrumented_backend.profiling.utilization import time_of
 
@@ -173,7 +182,10 @@ def _trace_time(path: Path, within: Any) -> Any:
     if size < _LONG_READ_BYTES:
         return time_of(read_trace(path), within)
     label = f"reading {path.name}"
-    with click.progressbar(length=size, label=label, file=sys.stderr) as bar:
+    steps = size // 100
+    with click.progressbar(
+        length=size, label=label, file=sys.stderr, update_min_steps=steps
+    ) as bar:
         read = read_trace(path, lambda position: bar.update(position - bar.pos))
         bar.update(size - bar.pos)
     return time_of(read, within)

@@ -11,8 +11,12 @@ from instrumented_backend.profiling.benchmark_utils import (
     is_gpu_compute_event,
 )
 from instrumented_backend.profiling.event_stream import TraceError
+from instrumented_backend.profiling.time_range import TimeRange
+from instrumented_backend.profiling.trace_file import read_trace
+from instrumented_backend.profiling.utilization import time_of
 
 __all__ = [
+    "TimeRange",
     "TraceError",
     "benchmark_utilization",
     "compute_utilization",
@@ -22,4 +26,6 @@ __all__ = [
     "get_sorted_gpu_events",
     "get_sorted_gpu_mm_conv_events",
     "is_gpu_compute_event",
+    "read_trace",
+    "time_of",
 ]

@@ -101,8 +101,9 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[Row]:
         for device in trace.devices:
             yield {**head, **_device_values(trace, device)}
         if not trace.devices:
-            nothing = [f.name for f in fields(DeviceTime) if f.name != "kernels"]
-            yield {**head, **dict.fromkeys(nothing)}
+            names = [f.name for f in fields(DeviceTime) if f.name != "kernels"]
+            shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
+            yield {**head, **dict.fromkeys(names + shares)}
 
 
 def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[Row]:
