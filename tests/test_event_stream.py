@@ -28,6 +28,7 @@ def seen(event: Event) -> tuple[Any, ...]:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "PIECE_BYTES", 64)
+    monkeypatch.setattr(event_stream, "BLOCK_BYTES", 32)
 
 
 AWKWARD = [
@@ -130,7 +131,7 @@ def test_malformed_events_are_left_out_and_counted(tmp_path: Path) -> None:
 
 
 def test_progress_goes_up_to_the_end_of_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path / "t.json", [op(i, 1) for i in range(20_000)])
+    path = write(tmp_path / "t.json", [op(i, 1) for i in range(100_000)])
     positions: list[int] = []
     for _ in EventStream(path, positions.append):
         pass

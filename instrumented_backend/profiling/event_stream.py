@@ -17,8 +17,9 @@ from typing import IO, Any
 
 import msgspec
 
-# Events of a piece fit a core's own cache: pieces of a megabyte take a quarter longer.
+# The events of a piece fit a core's own cache: pieces of a megabyte take a quarter longer.
 PIECE_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 20  # what is read at a time
 
 _BOUNDARY = re.compile(rb"\}\s*,\s*\{")
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
@@ -83,21 +84,38 @@ class EventStream:
 
     def _pieces(self, file: IO[bytes]) -> Iterator[list[Event]]:
         stream = _uncompressed(file)
-        opening, pending = self._opening(stream)
-        size = PIECE_BYTES
-        while more := stream.read(size):
-            if self._progress is not None:
-                self._progress(file.tell())
-            pending += more
-            cut = _last_boundary(pending)
-            events = None if cut is None else self._whole_events(pending[: cut[0]])
-            if cut is None or events is None:
-                size *= 2  # the cut was inside an event, or behind the last one
+        opening, text = self._opening(stream)
+        # Events are decoded where they were read to; before `start` there is always one byte.
+        buffer = bytearray(max(BLOCK_BYTES, 2 * len(text)))
+        start, filled, size = 1, 1 + len(text), PIECE_BYTES
+        buffer[start:filled] = text
+        while True:
+            boundary = _BOUNDARY.search(buffer, start + size, filled)
+            if boundary is None:
+                rest = buffer[start:filled]
+                if 2 * len(rest) >= len(buffer):
+                    buffer = bytearray(2 * len(buffer) + 2)
+                start, filled = 1, 1 + len(rest)
+                buffer[start:filled] = rest
+                count = stream.readinto(memoryview(buffer)[filled:])  # type: ignore[attr-defined]
+                if not count:
+                    break
+                filled += count
+                if self._progress is not None:
+                    self._progress(file.tell())
+                continue
+            cut = boundary.start() + 1
+            behind = buffer[cut]
+            buffer[start - 1], buffer[cut] = b"[]"
+            events = self._whole_events(memoryview(buffer)[start - 1 : cut + 1])
+            if events is None:  # the cut was inside an event, or behind the last one
+                buffer[cut] = behind
+                size *= 2
                 continue
             yield events
-            pending = pending[cut[1] :]
-            size = PIECE_BYTES
-        yield self._last_events(opening + pending)
+            del events  # so that the next piece gets the same memory, still in the cache
+            start, size = boundary.end() - 1, PIECE_BYTES
+        yield self._last_events(opening + buffer[start:filled])
 
     def _opening(self, stream: IO[bytes]) -> tuple[bytes, bytes]:
         """What stands before the events, and what has been read from there on."""
@@ -121,12 +139,12 @@ class EventStream:
                 return b"", text
             text += more
 
-    def _whole_events(self, text: bytes) -> list[Event] | None:
-        text = b"[" + text + b"]"
+    def _whole_events(self, text: memoryview) -> list[Event] | None:
+        """None if it is no JSON."""
         try:
             return _decode_events(text)
         except msgspec.MsgspecError:
-            values = _tolerant(text)
+            values = _tolerant(bytes(text))
             return None if values is None else self._as_events(values)
 
     def _last_events(self, text: bytes) -> list[Event]:
@@ -202,17 +220,6 @@ def _uncompressed(file: IO[bytes]) -> IO[bytes]:
     is_gzip = file.read(2) == b"\x1f\x8b"
     file.seek(0)
     return gzip.GzipFile(fileobj=file) if is_gzip else file  # type: ignore[return-value]
-
-
-def _last_boundary(text: bytes) -> tuple[int, int] | None:
-    """Where the last whole event in ``text`` ends, and where the next one starts."""
-    for low in (max(0, len(text) - (1 << 13)), 0):
-        boundary = None
-        for boundary in _BOUNDARY.finditer(text, low):  # noqa: B007
-            pass
-        if boundary is not None:
-            return boundary.start() + 1, boundary.end() - 1
-    return None
 
 
 def _tolerant(text: bytes) -> Any:

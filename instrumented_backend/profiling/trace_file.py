@@ -21,7 +21,6 @@ LAUNCHES = frozenset(
     | {"privateuse1_runtime", "privateuse1_driver", "mtia_runtime", "Runtime"}
 )
 HOST = frozenset({"cpu_op", "user_annotation", "Operator"})
-_ON_GPU = KERNELS | COPIES
 
 # What marks compiled regions, the best first. This backend's own marks hold one call of a compiled
 # graph. Plain Inductor's `## Call CompiledFxGraph` comes close. Dynamo's `Torch-Compiled Region`
@@ -106,6 +105,7 @@ def read_trace(
     gatherer = _Gatherer(host)
     for events in stream:
         gatherer.add(events)
+        del events  # see EventStream
     return gatherer.trace(stream)
 
 
@@ -146,7 +146,6 @@ class _Gatherer:
     """Keeps what matters of the events, as columns."""
 
     def __init__(self, host: bool) -> None:
-        self.host = host
         self.seen = 0
         self.host_events = 0
         self.first_categories: set[str] = set()
@@ -158,22 +157,34 @@ class _Gatherer:
         self.regions = _Columns(4)  # ts, dur, thread, index into REGION_MARKS
         self.steps = _Columns(3)  # ts, dur, number
         self.extents = _Columns(2)  # first ts and last end of some host events
+        self._on_gpu: list[Event] = []
+        self._calls: list[Event] = []
+        self._on_host: list[Event] = []
+        self._keep = dict.fromkeys(KERNELS | COPIES, self._on_gpu.append)
+        if host:
+            self._keep |= dict.fromkeys(LAUNCHES, self._calls.append)
+            self._keep |= dict.fromkeys(HOST, self._on_host.append)
 
     def add(self, events: list[Event]) -> None:
         if not self.seen:
             self.first_categories = {event.cat for event in events if event.cat}
         self.seen += len(events)
-        # A pass for each kind: three list comprehensions are faster than one loop with branches.
-        if activities := [e for e in events if e.cat in _ON_GPU and e.ph == "X"]:
-            self._add_activities(activities)
-        if not self.host:
-            return
-        if launches := [e for e in events if e.cat in LAUNCHES and e.ph == "X"]:
-            self._add_launches(launches)
-        if host := [e for e in events if e.cat in HOST]:
-            self._add_host(host)
+        keep_of = self._keep.get
+        for event in events:
+            keep = keep_of(event.cat)
+            if keep is not None:
+                keep(event)
+        for kept, add in (
+            (self._on_gpu, self._add_activities),
+            (self._calls, self._add_launches),
+            (self._on_host, self._add_host),
+        ):
+            if kept:
+                add(kept)
+                kept.clear()
 
     def _add_activities(self, events: list[Event]) -> None:
+        events = [event for event in events if event.ph == "X"]
         ts, dur, device, name, is_kernel, correlation = self.activities.lists
         devices, names = self.devices, self.names
         ts += [event.ts for event in events]
@@ -185,6 +196,7 @@ class _Gatherer:
         self.activities.flush(_FLUSH_ROWS)
 
     def _add_launches(self, events: list[Event]) -> None:
+        events = [event for event in events if event.ph == "X"]
         ts, dur, thread, correlation = self.launches.lists
         threads = self.threads
         ts += [event.ts for event in events]
