@@ -236,16 +236,14 @@ def test_benchmark_against_cuptis_own_kernel_times(tmp_path: Path, size: int) ->
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
+    runs = 20
     x = torch.randn(size, size, device="cuda", dtype=torch.bfloat16) / size
-    ours = benchmark_utilization(busy_and_idle, x, str(tmp_path), num_runs=5)
+    ours = benchmark_utilization(busy_and_idle, x, str(tmp_path), num_runs=runs)
 
-    for _ in range(5):
-        busy_and_idle(x)
-    torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
         torch.cuda.synchronize()
         start = time.perf_counter()
-        for _ in range(5):
+        for _ in range(runs):
             busy_and_idle(x)
             torch.cuda.synchronize()
         length = time.perf_counter() - start
@@ -254,11 +252,13 @@ def test_benchmark_against_cuptis_own_kernel_times(tmp_path: Path, size: int) ->
         for e in profiler.events()
         if e.device_type == DeviceType.CUDA and not e.name.startswith(("Mem", "Activity"))
     ]
-    assert len(kernels) == 5 * 4 * 3
     products = [e for e in kernels if "elementwise" not in e.name]
-    assert len(products) == 5 * 4
+    # In each run 4 products, perhaps in parts, and 8 pointwise kernels.
+    assert len(kernels) - len(products) == runs * 8 and len(products) >= runs * 4
     # One stream: nothing overlaps, so that sums are unions.
-    expected = [sum(e.device_time for e in part) / 1e6 / length for part in (kernels, products)]
+    expected = [
+        sum(e.time_range.elapsed_us() for e in part) / 1e6 / length for part in (kernels, products)
+    ]
     assert ours[0] is not None and ours[1] is not None
     assert ours == pytest.approx(expected, abs=0.02)
     assert 0 < ours[1] < ours[0] <= 1
