@@ -105,14 +105,24 @@ def test_events_key_inside_another_object(tmp_path: Path) -> None:
     assert [event.ts for event in read(path)] == [1]
 
 
-def test_what_only_pythons_reader_accepts(tmp_path: Path, small_pieces: None) -> None:
-    """NaN, a control character in a name, and a name that is no UTF-8."""
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        (b'"name": "a\nb"', "a\nb"),  # a control character
+        (b'"name": "a\xff"', "a\ufffd"),  # no UTF-8
+        (b'"name": "a", "bandwidth": NaN', "a"),
+    ],
+)
+def test_what_only_pythons_reader_accepts(
+    tmp_path: Path, small_pieces: None, written: bytes, name: str
+) -> None:
     path = tmp_path / "t.json"
     good = json.dumps(kernel(1, 2)).encode()
-    odd = b'{"ph": "X", "name": "a\nb\xff", "ts": 3, "dur": 4, "args": {"bandwidth": NaN}}'
+    odd = b'{"ph": "X", ' + written + b', "ts": 3, "dur": 4}'
     path.write_bytes(b'{"traceEvents": [' + b", ".join([good, odd, good] * 5) + b"]}")
     assert [(e.ts, e.dur) for e in read(path)] == [(1, 2), (3, 4), (1, 2)] * 5
-    assert read(path)[1].name == "a\nb\ufffd"
+    assert {event.name for event in read(path)} == {"triton_poi_fused_add_0", name}
+    assert len(load_events(path)) == 15
 
 
 def test_malformed_events_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -172,6 +182,19 @@ def test_bad_files_in_one_line(tmp_path: Path, content: bytes, said: str) -> Non
         assert message.startswith(f"{path}: ") and "\n" not in message
         if reader is read:
             assert said in message
+
+
+@pytest.mark.parametrize("bare", [True, False])
+def test_a_file_cut_anywhere(tmp_path: Path, small_pieces: None, bare: bool) -> None:
+    events = [kernel(i, 1, 'a}, {"b') for i in range(3)]
+    whole = json.dumps(events if bare else {"traceEvents": events, "traceName": "t"}).encode()
+    path = tmp_path / "t.json"
+    for end in range(len(whole)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(TraceError):
+            read(path)
+    path.write_bytes(whole)
+    assert len(read(path)) == 3
 
 
 def test_no_file_and_a_folder(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import random
 from collections import Counter, defaultdict
 from decimal import Decimal
 from pathlib import Path
@@ -411,3 +412,31 @@ def test_a_real_trace_against_another_computation(name: str) -> None:
     # Both by cuBLAS and by cuDNN, and not a sliver.
     assert 0.25 < device.matrix_us / device.compute_us < 0.35
     assert (captured > 0) == (name == "h100_inductor_step")
+
+
+ODD = [None, "x", "7", -1, 1e300, 1e18, 10**30, True, [], {}, [{}], 0, float("nan"), float("inf")]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_odd_values_anywhere(analyse: Any, seed: int) -> None:
+    """They cost the event that has them, or a note; what is left still adds up."""
+    chance = random.Random(seed)
+    for _ in range(20):
+        events = [dict(e) for e in launches_and_kernels() + [annotation(5, 10, "TORCHDYNAMO")]]
+        for _ in range(chance.randrange(1, 6)):
+            victim = chance.choice(events)
+            key = chance.choice(["ts", "dur", "pid", "tid", "name", "cat", "ph", "args"])
+            if key == "args" and isinstance(victim.get("args"), dict):
+                inner = chance.choice(["correlation", "device"])
+                victim["args"] = {**victim["args"], inner: chance.choice(ODD)}
+            else:
+                victim[key] = chance.choice(ODD)
+        time = analyse(
+            *events, distributedInfo=chance.choice(ODD), deviceProperties=chance.choice(ODD)
+        )
+        for device in time.devices:
+            causes = ("host", "launch", "kernel_gap", "unknown")
+            idle = sum(getattr(device, f"idle_{cause}_us") for cause in causes)
+            assert idle == pytest.approx(device.idle_us)
+            assert device.busy_us + device.idle_us == pytest.approx(time.window_us)
+            assert 0 <= device.busy_us <= time.window_us

@@ -60,6 +60,8 @@ class Fields(msgspec.Struct):
     schemaVersion: Any = None
 
 
+# What msgspec raises for text that is not JSON, or not of these types.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 _decode_events = msgspec.json.Decoder(list[Event]).decode
 _decode_fields = msgspec.json.Decoder(Fields).decode
 
@@ -143,7 +145,7 @@ class EventStream:
         """None if it is no JSON."""
         try:
             return _decode_events(text)
-        except msgspec.MsgspecError:
+        except _UNREADABLE:
             values = _tolerant(bytes(text))
             return None if values is None else self._as_events(values)
 
@@ -154,7 +156,7 @@ class EventStream:
                 return _decode_events(text)
             fields = _decode_fields(text)
             events = fields.traceEvents
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             values = _tolerant(text)
             if values is None:
                 raise TraceError(f"{self.path}: not JSON, or cut short: {error}") from None
@@ -191,7 +193,7 @@ def load_events(path: Path) -> list[Any]:
         text = _uncompressed(file).read()
     try:
         values = msgspec.json.decode(text)
-    except msgspec.MsgspecError as error:
+    except _UNREADABLE as error:
         values = _tolerant(text)
         if values is None:
             raise TraceError(f"{path}: not JSON, or cut short: {error}") from None
