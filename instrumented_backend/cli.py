@@ -1,8 +1,9 @@
-"""The commands: ``instrumented-backend demo | run | show | kernels``."""
+"""The commands: ``instrumented-backend demo | run | show | kernels | trace``."""
 
 import gc
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +13,12 @@ from instrumented_backend.script import Script, run_as_main
 from instrumented_backend.views.text import render
 
 MANY_FILES = 50  # more of them get a progress bar
+if TYPE_CHECKING:
+    from instrumented_backend.profiling.time_range import TimeRange
+    from instrumented_backend.profiling.utilization import TraceTime
+
+# Above this, reading a trace shows how far it is: about 0.1 s, or more if it is compressed.
+_LONG_READ_BYTES = 20_000_000
 
 _VARIABLES = "\n".join(
     f"  {variable.name} (default: {variable.default or 'empty'})\n      {variable.meaning}"
@@ -144,6 +151,87 @@ def kernels(paths: tuple[Path, ...], layout: str) -> None:
     click.echo(render_kernels(collected.kernels, layout), nl=layout != "csv")
     if collected.skipped:
         click.echo(f"{len(collected.skipped)} files are no generated code: left out", err=True)
+
+
+def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "TimeRange | None":
+    from instrumented_backend.profiling.time_range import TimeRange
+
+    try:
+        return None if value is None else TimeRange.parse(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@cli.command()
+@click.argument("traces", nargs=-1, required=True, type=Path, metavar="TRACE...")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+)
+@click.option(
+    "--tables",
+    "names",
+    type=click.Choice(["devices", "kernels"]),
+    multiple=True,
+    help="Only this table; CSV has one, by default devices.",
+)
+@click.option(
+    "--range",
+    "within",
+    callback=_range,
+    metavar="RANGE",
+    help="Steps (ProfilerStep#3, #3-5) or times from a trace's first event (10ms-20ms, 1.5s-).",
+)
+@click.option("--top", default=10, show_default=True, type=click.IntRange(0), help="Kernels a GPU.")
+def trace(
+    traces: tuple[Path, ...],
+    form: str,
+    names: tuple[str, ...],
+    within: "TimeRange | None",
+    top: int,
+) -> None:
+    """GPU utilisation from Chrome traces (.json, .json.gz) of PyTorch's profiler.
+
+    For each GPU: busy, computing, in matrix work, communicating, copying; what it was idle for;
+    the share of kernel time that compiled graphs launched; its longest kernels. Give the traces of
+    several ranks to see them side by side.
+    """
+    from instrumented_backend.profiling.event_stream import TraceError
+    from instrumented_backend.views import trace as views
+
+    if form == "csv" and len(names) > 1:
+        raise click.UsageError("CSV has one table: give --tables once")
+    try:
+        times = [_trace_time(path, within) for path in traces]
+    except TraceError as error:
+        raise click.UsageError(str(error)) from None
+    times.sort(key=lambda time: (time.rank is None, time.rank or 0))
+    if form == "json":
+        click.echo(views.to_json(times, top))
+    elif form == "csv":
+        click.echo(views.to_csv(times, names[0] if names else "devices", top), nl=False)
+    else:
+        click.echo(views.render(times, names or views.TABLES, top))
+
+
+def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
+    from instrumented_backend.profiling.trace_file import read_trace
+    from instrumented_backend.profiling.utilization import time_of
+
+    size = path.stat().st_size if path.is_file() else 0
+    if size < _LONG_READ_BYTES:
+        return time_of(read_trace(path), within)
+    label = f"reading {path.name}"
+    steps = size // 100
+    with click.progressbar(
+        length=size, label=label, file=sys.stderr, update_min_steps=steps
+    ) as bar:
+        read = read_trace(path, lambda position: bar.update(position - bar.pos))
+        bar.update(size - bar.pos)
+    return time_of(read, within)
 
 
 def _read(path: Path) -> Report:

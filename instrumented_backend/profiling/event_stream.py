@@ -1,0 +1,235 @@
+"""The events of a Chrome trace, decoded piece by piece, so that memory does not grow with the file.
+
+msgspec decodes each event into the eight fields that are needed and skips the rest
+(``benchmarks/trace_speed.py`` has the comparison that chose it). A piece is cut where one event
+ends and the next begins. Whether a cut is right shows by itself: cut inside a string or an object,
+a piece is no JSON, and the next cut is tried.
+"""
+
+import contextlib
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+# The events of a piece fit a core's own cache: pieces of a megabyte take a quarter longer.
+PIECE_BYTES = 1 << 17
+BLOCK_BYTES = 1 << 20  # what is read at a time
+
+_BOUNDARY = re.compile(rb"\}\s*,\s*\{")
+_EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
+_NO_EVENTS_KEY = 'no list of "traceEvents": not a Chrome trace'
+
+
+class TraceError(Exception):
+    """A file is no trace of PyTorch's profiler: one line that says which file and what is wrong."""
+
+
+class Args(msgspec.Struct, frozen=True, gc=False):
+    correlation: int | None = None
+    device: int | str | None = None
+
+
+_NO_ARGS = Args()
+
+
+class Event(msgspec.Struct, gc=False):
+    """``ts`` and ``dur`` in µs, whatever the file's ``displayTimeUnit`` is; None: not there."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: int | str | None = None
+    tid: int | str | None = None
+    ts: float | None = None
+    dur: float | None = None
+    args: Args = _NO_ARGS
+
+
+class Fields(msgspec.Struct):
+    """The file's own fields, which stand before the events or after them."""
+
+    traceEvents: list[Event] | None = None
+    distributedInfo: Any = None
+    deviceProperties: Any = None
+    schemaVersion: Any = None
+
+
+# What msgspec raises for text that is not JSON, or not of these types.
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_decode_events = msgspec.json.Decoder(list[Event]).decode
+_decode_fields = msgspec.json.Decoder(Fields).decode
+
+
+class EventStream:
+    """Iterate over it, once, for lists of events in the file's order; raises TraceError.
+
+    ``progress`` is told how many of the file's bytes have been read. When all events have been
+    read, ``fields`` has the file's own fields, and ``malformed`` counts the events that were left
+    out: no objects, or a field of theirs is of another type than in any profile.
+    """
+
+    def __init__(self, path: Path, progress: Callable[[int], None] | None = None) -> None:
+        self.path = path
+        self.fields = Fields()
+        self.malformed = 0
+        self._progress = progress
+
+    def __iter__(self) -> Iterator[list[Event]]:
+        with _opened(self.path) as file:
+            yield from self._pieces(file)
+
+    def _pieces(self, file: IO[bytes]) -> Iterator[list[Event]]:
+        stream = _uncompressed(file)
+        opening, text = self._opening(stream)
+        # Events are decoded where they were read to; before `start` there is always one byte.
+        buffer = bytearray(max(BLOCK_BYTES, 2 * len(text)))
+        start, filled, size = 1, 1 + len(text), PIECE_BYTES
+        buffer[start:filled] = text
+        while True:
+            boundary = _BOUNDARY.search(buffer, start + size, filled)
+            if boundary is None:
+                rest = buffer[start:filled]
+                if 2 * len(rest) >= len(buffer):
+                    buffer = bytearray(2 * len(buffer) + 2)
+                start, filled = 1, 1 + len(rest)
+                buffer[start:filled] = rest
+                count = stream.readinto(memoryview(buffer)[filled:])  # type: ignore[attr-defined]
+                if not count:
+                    break
+                filled += count
+                if self._progress is not None:
+                    self._progress(file.tell())
+                continue
+            cut = boundary.start() + 1
+            behind = buffer[cut]
+            buffer[start - 1], buffer[cut] = b"[]"
+            events = self._whole_events(memoryview(buffer)[start - 1 : cut + 1])
+            if events is None:  # the cut was inside an event, or behind the last one
+                buffer[cut] = behind
+                size *= 2
+                continue
+            yield events
+            del events  # so that the next piece gets the same memory, still in the cache
+            start, size = boundary.end() - 1, PIECE_BYTES
+        yield self._last_events(opening + buffer[start:filled])
+
+    def _opening(self, stream: IO[bytes]) -> tuple[bytes, bytes]:
+        """What stands before the events, and what has been read from there on."""
+        text = stream.read(PIECE_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip()
+        if not text:
+            raise TraceError(f"{self.path}: empty file")
+        if text.startswith(b"["):
+            return b"[", text[1:]
+        if not text.startswith(b"{"):
+            raise TraceError(f"{self.path}: not JSON")
+        searched = 0
+        while True:
+            for key in _EVENTS_KEY.finditer(text, searched):
+                header = _tolerant(text[: key.end()] + b"]}")
+                if header is not None:  # else the key is inside another object
+                    self._keep_fields(header)
+                    return b'{"traceEvents":[', text[key.end() :]
+                searched = key.end()
+            more = stream.read(len(text))
+            if not more:
+                return b"", text
+            text += more
+
+    def _whole_events(self, text: memoryview) -> list[Event] | None:
+        """None if it is no JSON."""
+        try:
+            return _decode_events(text)
+        except _UNREADABLE:
+            values = _tolerant(bytes(text))
+            return None if values is None else self._as_events(values)
+
+    def _last_events(self, text: bytes) -> list[Event]:
+        """The events that remain, with all that follows them in the file."""
+        try:
+            if text.startswith(b"["):
+                return _decode_events(text)
+            fields = _decode_fields(text)
+            events = fields.traceEvents
+        except _UNREADABLE as error:
+            values = _tolerant(text)
+            if values is None:
+                raise TraceError(f"{self.path}: not JSON, or cut short: {error}") from None
+            if isinstance(values, dict):
+                self._keep_fields(values)
+                values = values.get("traceEvents")
+            events = self._as_events(values) if isinstance(values, list) else None
+        else:
+            self._keep_fields(msgspec.structs.asdict(fields))
+        if events is None:
+            raise TraceError(f"{self.path}: {_NO_EVENTS_KEY}")
+        return events
+
+    def _keep_fields(self, values: dict[str, Any]) -> None:
+        for name in ("distributedInfo", "deviceProperties", "schemaVersion"):
+            if values.get(name) is not None:
+                setattr(self.fields, name, values[name])
+
+    def _as_events(self, values: list[Any]) -> list[Event]:
+        events = []
+        for value in values:
+            if isinstance(value, dict):
+                value = {key: part for key, part in value.items() if part is not None}
+            try:
+                events.append(msgspec.convert(value, Event, strict=False))
+            except msgspec.ValidationError:
+                self.malformed += 1
+        return events
+
+
+def load_events(path: Path) -> list[Any]:
+    """All of a trace's events with all that is in them; raises TraceError."""
+    with _opened(path) as file:
+        text = _uncompressed(file).read()
+    try:
+        values = msgspec.json.decode(text)
+    except _UNREADABLE as error:
+        values = _tolerant(text)
+        if values is None:
+            raise TraceError(f"{path}: not JSON, or cut short: {error}") from None
+    events = values.get("traceEvents") if isinstance(values, dict) else values
+    if not isinstance(events, list):
+        raise TraceError(f"{path}: {_NO_EVENTS_KEY}")
+    return events
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The file, with all that can be wrong with it turned into TraceError."""
+    try:
+        with path.open("rb") as file:
+            yield file
+    except EOFError:
+        raise TraceError(f"{path}: cut short: the gzip stream does not end") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise TraceError(f"{path}: damaged gzip: {error}") from None
+    except OSError as error:
+        raise TraceError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _uncompressed(file: IO[bytes]) -> IO[bytes]:
+    """The file itself, or what its gzip holds."""
+    is_gzip = file.read(2) == b"\x1f\x8b"
+    file.seek(0)
+    return gzip.GzipFile(fileobj=file) if is_gzip else file  # type: ignore[return-value]
+
+
+def _tolerant(text: bytes) -> Any:
+    """What Python's own reader makes of it, None if that fails too.
+
+    Profilers have written NaN, control characters, and names that are not UTF-8.
+    """
+    try:
+        return json.loads(text.decode("utf-8", "replace"), strict=False)
+    except (ValueError, RecursionError):
+        return None
