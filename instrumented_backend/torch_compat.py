@@ -284,7 +284,7 @@ def patch_metric_tables(
     """
     metrics = inductor_metrics()
     # The one module that holds the function by itself and not as ``metrics.log_kernel_metadata``.
-    halide = importlib.import_module("torch._inductor.codegen.halide")
+    halide: Any = importlib.import_module("torch._inductor.codegen.halide")
     tables = dict(metrics.REGISTERED_METRIC_TABLES)
     original = metrics.log_kernel_metadata
     for name, table in tables.items():

@@ -118,17 +118,21 @@ class MetricTables:
     def _graph_stats_again(self, key: str | None) -> None:
         from instrumented_backend import metrics
 
-        kept = None if key is None else side_files.load("graph_stats", key)
+        kept = None
+        with self._failures.guard("graph_stats of a cached graph"):
+            kept = None if key is None else side_files.load("graph_stats", key)
         if kept is None:
             self._failures.note(
-                "graph_stats: a graph came from a cache that another program filled;"
+                "graph_stats: a graph came from a cache that was filled without this backend:"
                 " its numbers of nodes are unknown"
             )
             kept = [[None, None]]
         for counts in kept:
-            row = {"graph_id": torch_compat.next_scheduler_graph_id()}
-            row.update(zip(_COUNTS, counts, strict=True))
-            metrics.get_metric_table("graph_stats").add_row(lambda row=row: row)
+            row = {
+                "graph_id": torch_compat.next_scheduler_graph_id(),
+                **dict(zip(_COUNTS, counts, strict=True)),
+            }
+            metrics.get_metric_table("graph_stats").add_row(functools.partial(dict, row))
 
 
 def _key(compiled_graph: Any) -> str | None:

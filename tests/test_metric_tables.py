@@ -1,0 +1,362 @@
+"""Inductor's metric tables with the backend active: cold, warm, off, asked for wrongly."""
+
+import csv
+import json
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import RunProgram
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.metric_tables import MetricTables
+
+VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
+
+# Trains a small net with a graph break and runs a function whose nodes share buffers that they
+# index differently. What Inductor's scheduler decided is recorded where it decides it, and printed.
+PROGRAM = """
+import json
+import torch
+from torch._inductor.scheduler import Scheduler
+
+graphs, failures = [], []
+init, decide = Scheduler.__init__, Scheduler.decide_fusion_fail_reason
+
+def observed_init(self, *args):
+    init(self, *args)
+    graphs.append([self.post_grad_graph_id, self.num_orig_nodes, len(self.nodes)])
+
+def observed_decide(self, node1, node2, names):
+    reason = decide(self, node1, node2, names)
+    failures.append([node1.get_name(), node2.get_name(), str(list(names)), reason])
+    return reason
+
+Scheduler.__init__, Scheduler.decide_fusion_fail_reason = observed_init, observed_decide
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
+
+    def forward(self, x):
+        x = self.norm(self.linear(x)).relu()
+        torch._dynamo.graph_break()
+        return torch.softmax(self.linear(x), -1).sum()
+
+def mixed(x, w):
+    y = torch.relu(x @ w) * 2 + 1
+    return y.t().contiguous() + 1, y.sum(0), y.sum(1)
+
+torch.compile(Net(), backend="instrumented")(torch.ones(4, 16)).backward()
+out = torch.compile(mixed, backend="instrumented")(torch.ones(8, 8), torch.eye(8))
+print(json.dumps({"graphs": graphs, "failures": failures, "out": [t.sum().item() for t in out]}))
+"""
+
+
+def table(folder: Path, name: str) -> list[dict[str, str]]:
+    """The rows of a table, whose first column is checked and taken off."""
+    with open(folder / f"metric_table_{name}.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        assert next(iter(row)) == "model_name" and row.pop("model_name") == ""
+        assert None not in row and None not in row.values()
+    return rows
+
+
+def counts(rows: list[dict[str, str]]) -> list[list[int]]:
+    return [[int(value) for value in row.values()] for row in rows]
+
+
+def test_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
+    env = {
+        VARIABLE: "graph_stats, fusion_failure_due_to_indexing_mismatch,slow_fusion",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    cold = run_program(PROGRAM, env=env)
+    warm = run_program(PROGRAM, env=env)
+    truth = json.loads(cold.stdout)
+    # y = relu(I·1)·2 + 1 is 1·2 + 1 = 3 in each of the 64 places; the first result adds 64.
+    assert truth["out"] == json.loads(warm.stdout)["out"] == [64 * 4, 64 * 3, 64 * 3]
+
+    # Two graphs round the break, each with a backward, and one of `mixed`.
+    assert len(truth["graphs"]) == 5
+    rows = table(tmp_path / "reports0", "graph_stats")
+    assert list(rows[0]) == ["graph_id", "num_nodes_before_fusion", "num_nodes_after_fusion"]
+    assert counts(rows) == truth["graphs"]
+
+    # A warm process schedules nothing; the numbers come from the cold one, the ids are its own.
+    assert json.loads(warm.stdout)["graphs"] == []
+    assert warm.report["caches"]["graphs"]["hit"] == 3
+    again = counts(table(tmp_path / "reports1", "graph_stats"))
+    assert [row[0] for row in again] == [0, 1, 2, 3, 4]
+    assert Counter(map(tuple, (row[1:] for row in again))) == Counter(
+        map(tuple, (row[1:] for row in truth["graphs"]))
+    )
+
+    failures = table(tmp_path / "reports0", "fusion_failure_due_to_indexing_mismatch")
+    assert truth["failures"]
+    assert [
+        [row["node1_name"], row["node2_name"], row["common_buffer_names"], row["failure_reason"]]
+        for row in failures
+    ] == truth["failures"]
+    for row in failures:
+        assert row["node1_name"] in Path(row["node1_debug_str"]).read_text()
+        assert row["node2_name"] in Path(row["node2_debug_str"]).read_text()
+        assert {int(row["pre_grad_graph_id"]), int(row["post_grad_graph_id"])} <= set(range(5))
+    # The decisions of a compilation that did not happen are not repeated, as with Inductor.
+    assert [path.name for path in (tmp_path / "reports1").glob("metric_table_*")] == [
+        "metric_table_graph_stats.csv"
+    ]
+
+    for finished in (cold, warm):
+        assert not [note for note in finished.report["notes"] if "metric" in note], finished.stderr
+        assert not list(tmp_path.glob("metric_table_*"))  # INSTRUMENTED_DIR is set
+
+
+def test_the_fx_graph_cache_alone(run_program: RunProgram, tmp_path: Path) -> None:
+    """Without AOTAutograd's cache a warm graph passes through Inductor's own step."""
+    env = {
+        VARIABLE: "graph_stats",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+    }
+    truth = json.loads(run_program(PROGRAM, env=env).stdout)["graphs"]
+    assert json.loads(run_program(PROGRAM, env=env).stdout)["graphs"] == []
+    # The same order: each backward is compiled, or looked up, when it first runs.
+    assert counts(table(tmp_path / "reports1", "graph_stats")) == truth
+
+
+SMALL = """
+import torch
+f = torch.compile(lambda x: (x + 1).relu(), backend="instrumented")
+print(f(torch.zeros(3)).sum().item())
+"""
+
+
+def test_the_working_folder(run_program: RunProgram, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    done = run_program(
+        "import os, torch; from instrumented_backend import backend; os.chdir('elsewhere')\n"
+        + SMALL,
+        env={VARIABLE: "graph_stats", "INSTRUMENTED_DIR": None},
+    )
+    assert done.stdout == "3.0\n"
+    assert counts(table(tmp_path / "elsewhere", "graph_stats")) == [[0, 1, 1]]
+    assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == [
+        "metric_table_graph_stats.csv"
+    ]
+
+
+def test_a_cache_filled_without_the_numbers(run_program: RunProgram, tmp_path: Path) -> None:
+    env = {VARIABLE: "graph_stats", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    run_program(SMALL, env=env)
+    (kept,) = (tmp_path / "cache").glob("instrumented/graph_stats/*")
+    kept.unlink()
+    done = run_program(SMALL, env=env)
+    assert table(tmp_path / "reports1", "graph_stats") == [
+        {"graph_id": "0", "num_nodes_before_fusion": "", "num_nodes_after_fusion": ""}
+    ]
+    assert any("graph_stats" in note and "unknown" in note for note in done.report["notes"])
+    kept.write_text('[[1, "')  # damaged: the same, with a word on stderr
+    done = run_program(SMALL, env=env)
+    assert done.stdout == "3.0\n"
+    assert table(tmp_path / "reports2", "graph_stats")[0]["num_nodes_before_fusion"] == ""
+    assert "WARNING: lost: graph_stats of a cached graph: JSONDecodeError" in done.stderr
+
+
+def test_the_same_cache_keys_as_inductor(run_program: RunProgram, tmp_path: Path) -> None:
+    """Inductor's config, of which the enabled tables are part, makes the key; we do not."""
+    env = {VARIABLE: "kernel_metadata", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    plain = SMALL.replace('"instrumented"', '"inductor"')
+    count = "from torch._dynamo.utils import counters\nprint(counters['inductor'])"
+    assert "'fxgraph_cache_miss': 1" in run_program(plain + count, env=env).stdout
+    assert "'fxgraph_cache_hit': 1" in run_program(SMALL + count, env=env).stdout
+    env[VARIABLE] = "graph_stats"
+    assert "'fxgraph_cache_miss': 1" in run_program(SMALL + count, env=env).stdout
+    assert "'fxgraph_cache_hit': 1" in run_program(plain + count, env=env).stdout
+
+
+def test_tables_by_option_and_by_config(run_program: RunProgram, tmp_path: Path) -> None:
+    done = run_program(
+        """
+        import torch
+        import torch._inductor.config as config
+        option = {"enabled_metric_tables": "graph_stats"}
+        one = torch.compile(lambda x: x + 1, backend="instrumented", options=option)
+        two = torch.compile(lambda x: x + 2, backend="instrumented")
+        print(one(torch.zeros(3)), two(torch.zeros(3)))
+        config.enabled_metric_tables = "graph_stats"
+        three = torch.compile(lambda x: (x + 3).sum().relu(), backend="instrumented")
+        print(three(torch.zeros(3)))
+        """
+    )
+    assert done.stdout == "tensor([1., 1., 1.]) tensor([2., 2., 2.])\ntensor(9.)\n"
+    rows = counts(table(tmp_path / "reports0", "graph_stats"))
+    assert len(rows) == 2 and rows[0][1:] == [1, 1]
+
+
+def test_what_cannot_be_written_is_lost_and_said_once(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    (tmp_path / "metric_table_graph_stats.csv").mkdir()
+    done = run_program(
+        PROGRAM,
+        env={
+            VARIABLE: "graph_stats",
+            "INSTRUMENTED_DIR": None,
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        },
+    )
+    assert len(json.loads(done.stdout)["graphs"]) == 5
+    assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
+
+
+def test_unknown_names(run_program: RunProgram) -> None:
+    env: dict[str, str | None] = {VARIABLE: "graph_stats,nonsense"}
+    done = run_program(SMALL, env=env, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"{VARIABLE}='graph_stats,nonsense': unknown metric table")
+    assert done.stderr.count("\n") == 1 and "kernel_autotune" in done.stderr
+    # A program that merely imports the package, or names another backend, is none of our business.
+    other = "import instrumented_backend\n" + SMALL.replace('"instrumented"', '"aot_eager"')
+    assert run_program(other, env=env).stdout == "3.0\n"
+
+
+STATE = """
+from torch._inductor import metrics
+table = metrics.get_metric_table("graph_stats")
+print(type(table) is metrics.MetricTable, metrics.log_kernel_metadata.__module__)
+"""
+
+
+@pytest.mark.parametrize(
+    "env", [{}, {VARIABLE: "slow_fusion", "INSTRUMENTED_DISABLE": "1"}], ids=["off", "disabled"]
+)
+def test_without_tables_nothing_is_patched(
+    run_program: RunProgram, env: dict[str, str | None]
+) -> None:
+    done = run_program(SMALL + STATE, env=env)
+    assert done.stdout == "3.0\nTrue torch._inductor.metrics\n"
+
+
+def test_inductor_in_the_same_process_is_helped_too(
+    run_program: RunProgram, tmp_path: Path
+) -> None:
+    plain = SMALL.replace('"instrumented"', '"inductor"').replace("x + 1", "x + 3")
+    run_program(SMALL + plain, env={VARIABLE: "graph_stats"})
+    assert len(table(tmp_path / "reports0", "graph_stats")) == 2
+
+
+@pytest.fixture
+def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The tables in place in this process, and the failures they had; undone afterwards."""
+    undos = []
+    for name in ("patch_metric_tables", "patch_multi_kernel_row"):
+        patch = getattr(torch_compat, name)
+        monkeypatch.setattr(
+            torch_compat, name, lambda *args, patch=patch: undos.append(patch(*args))
+        )
+    monkeypatch.chdir(tmp_path)
+    failures = Failures()
+    with torch._inductor.config.patch(enabled_metric_tables=",".join(TABLES)):
+        MetricTables(failures).install({})
+        yield failures
+    for undo in undos:
+        undo()
+
+
+TABLES = ("slow_fusion", "graph_stats", "persistent_red_perf", "kernel_autotune")
+
+
+def test_no_failure_of_a_row_comes_through(patched: Failures, tmp_path: Path) -> None:
+    from torch._inductor import metrics
+
+    slow = metrics.get_metric_table("slow_fusion")
+    slow.add_row(lambda: 1 / 0)
+    slow.add_row(lambda: {"another": "column"})
+    assert len(patched.notes) == 2
+    assert "ZeroDivisionError" in patched.notes[0] and "kernel1_path" in patched.notes[1]
+    assert not list(tmp_path.iterdir())
+    metrics.purge_old_log_files()  # Inductor's own function, our files
+    assert (tmp_path / "metric_table_slow_fusion.csv").read_text().startswith("model_name,kernel1")
+
+
+def test_rows_of_the_gpu_tables(patched: Failures, tmp_path: Path) -> None:
+    """Through Inductor's own code, with kernels that need no GPU: stand-ins of our making."""
+    from torch._inductor import metrics
+    from torch._inductor.codegen.multi_kernel import MultiKernelCall
+    from torch._inductor.runtime.hints import ReductionHint
+
+    class Kernel:
+        def __init__(self, filename: str) -> None:
+            self.filename = filename
+            self.size_hints = {"x": 1024, "r0_": 512}
+            self.inductor_meta = {"kernel_name": "k", "reduction_hint": ReductionHint.INNER}
+            self.fn = None  # as a worker process leaves it
+
+        def run(self, *args: Any, **kwargs: Any) -> None:
+            pass
+
+    call = MultiKernelCall.__new__(MultiKernelCall)
+    call._kernels = [Kernel("/cache/a.py"), Kernel("/cache/b.py")]
+    call.multi_kernel_name, call.picked_kernel = "multi_kernel_0", None
+    call.disable_cache = call._recorded = True
+    call.arg_index = {0: [slice(0, 0)], 1: [slice(0, 0)]}
+    call.benchmark_sub_kernels = lambda *args, **kwargs: [0.25, 0.125]
+    call.run()
+    assert call.picked_kernel == 1
+    assert table(tmp_path, "persistent_red_perf") == [
+        {
+            "kernel0_path": "/cache/a.py",
+            "kernel1_path": "/cache/b.py",
+            "kernel2_path": "",
+            "kernel3_path": "",
+            "kernel0_latency": "0.250000",
+            "kernel1_latency": "0.125000",
+            "kernel2_latency": "",
+            "kernel3_latency": "",
+            "size_hints": "{'x': 1024, 'r0_': 512}",
+            "reduction_hint": "INNER",
+        }
+    ]
+    metrics.log_kernel_autotune_result("/cache/a.py", "triton_red_0", {"XBLOCK": 1}, 0.5)
+    assert [row["latency_ms"] for row in table(tmp_path, "kernel_autotune")] == ["0.500000"]
+    assert patched.notes == []
+
+
+def test_compilations_on_several_threads_keep_apart(
+    patched: Failures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each thread's rows go with the graph that it compiles."""
+    from instrumented_backend.observe import metric_tables
+
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(metric_tables, "_key", lambda graph: graph)
+    monkeypatch.setattr(
+        metric_tables.side_files, "save", lambda _, key, data: kept.update({key: data})
+    )
+    tables = MetricTables(patched)
+    tables._installed = True
+    barrier = threading.Barrier(2)
+
+    @torch._inductor.config.patch(enabled_metric_tables="graph_stats")  # of its own thread
+    def compile_one(number: int) -> None:
+        tables.compilation_starts()
+        barrier.wait()
+        row = {"graph_id": number, "num_nodes_before_fusion": number, "num_nodes_after_fusion": 1}
+        tables._row_added("graph_stats", row)
+        barrier.wait()
+        tables.code_loaded(f"graph{number}")
+        tables.compilation_ends()
+
+    threads = [threading.Thread(target=compile_one, args=(number,)) for number in (3, 4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert kept == {"graph3": [[3, 1]], "graph4": [[4, 1]]}
