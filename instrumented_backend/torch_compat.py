@@ -315,6 +315,29 @@ def patch_multi_kernel_row(row: Callable[[Any, list[float]], dict[str, Any]]) ->
     return undo
 
 
+def patch_remote_compile() -> Undo:
+    """Keep the tables off in processes to which Inductor hands a whole compilation.
+
+    Such a process (``TORCHINDUCTOR_FX_COMPILE_MODE=SUBPROCESS``) has Inductor's own tables, whose
+    AssertionError would come back as the user's. The cache key is made before (2.11 to 2.15).
+    """
+    from torch._inductor import config
+    from torch._inductor.compile_fx_ext import _OutOfProcessFxCompile
+
+    original = _OutOfProcessFxCompile.serialize_compile
+
+    def serialize_compile(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with config.patch(enabled_metric_tables=""):
+            return original(self, *args, **kwargs)
+
+    _OutOfProcessFxCompile.serialize_compile = serialize_compile  # type: ignore[method-assign]
+
+    def undo() -> None:
+        del _OutOfProcessFxCompile.serialize_compile  # its base class has the original
+
+    return undo
+
+
 def next_scheduler_graph_id() -> int:
     """Take the next ``graph_id`` of ``graph_stats``; nothing else draws from that counter."""
     from torch._inductor import scheduler

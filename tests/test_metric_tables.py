@@ -216,6 +216,27 @@ def test_what_cannot_be_written_is_lost_and_said_once(
     assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
 
 
+def test_compiled_in_another_process(run_program: RunProgram, tmp_path: Path) -> None:
+    """Which has Inductor's own tables; what only it knows is missing, and nothing fails."""
+    done = run_program(
+        """
+        import torch
+        if __name__ == "__main__":
+            f = torch.compile(lambda x: (x + 1).relu(), backend="instrumented")
+            print(f(torch.zeros(3)).sum().item())
+        """,
+        env={
+            VARIABLE: "graph_stats",
+            "TORCHINDUCTOR_FX_COMPILE_MODE": "SUBPROCESS",
+            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        },
+    )
+    assert done.stdout == "3.0\n"
+    (row,) = table(tmp_path / "reports0", "graph_stats")
+    assert row["num_nodes_before_fusion"] == row["num_nodes_after_fusion"] == ""
+    assert any("in another process" in note for note in done.report["notes"])
+
+
 def test_unknown_names(run_program: RunProgram) -> None:
     env: dict[str, str | None] = {VARIABLE: "graph_stats,nonsense"}
     done = run_program(SMALL, env=env, check=False)
@@ -256,7 +277,7 @@ def test_inductor_in_the_same_process_is_helped_too(
 def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The tables in place in this process, and the failures they had; undone afterwards."""
     undos = []
-    for name in ("patch_metric_tables", "patch_multi_kernel_row"):
+    for name in ("patch_metric_tables", "patch_multi_kernel_row", "patch_remote_compile"):
         patch = getattr(torch_compat, name)
         monkeypatch.setattr(
             torch_compat, name, lambda *args, patch=patch: undos.append(patch(*args))

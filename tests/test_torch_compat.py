@@ -154,6 +154,24 @@ def test_the_multi_kernel_row_can_be_patched() -> None:
     )
 
 
+def test_remote_compilations_can_be_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import compile_fx_ext, config
+
+    base = compile_fx_ext._SerializedFxCompile
+    remote = compile_fx_ext._OutOfProcessFxCompile
+    monkeypatch.setattr(
+        base, "serialize_compile", lambda self, gm: (gm, config.enabled_metric_tables)
+    )
+    undo = torch_compat.patch_remote_compile()
+    try:
+        with config.patch(enabled_metric_tables="graph_stats"):
+            assert remote.serialize_compile(None, "gm") == ("gm", "")
+            assert config.enabled_metric_tables == "graph_stats"
+    finally:
+        undo()
+    assert remote.serialize_compile is base.serialize_compile
+
+
 def test_which_metric_tables_are_asked_for() -> None:
     from torch._inductor import config
 

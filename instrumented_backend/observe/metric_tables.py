@@ -74,6 +74,7 @@ class MetricTables:
             self._kernel_logged,
         )
         torch_compat.patch_multi_kernel_row(_multi_kernel_row)
+        torch_compat.patch_remote_compile()
 
     # --- While Inductor compiles ----------------------------------------------------------------
 
@@ -123,7 +124,7 @@ class MetricTables:
             kept = None if key is None else side_files.load("graph_stats", key)
         if kept is None:
             self._failures.note(
-                "graph_stats: a graph came from a cache that was filled without this backend:"
+                "graph_stats: a graph was compiled without this backend, in another process:"
                 " its numbers of nodes are unknown"
             )
             kept = [[None, None]]
