@@ -15,6 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from instrumented_backend import csv_rows, settings, torch_compat
+from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.records import KernelRecord
 
 __all__ = [
     "REGISTERED_METRIC_TABLES",
@@ -112,8 +114,25 @@ def purge_old_log_files() -> None:
 
 
 def log_kernel_metadata(kernel_name: str, kernel_path: str, kernel_module_code: str) -> None:
-    """Add a row about one kernel's module to the table ``kernel_metadata``, if that is on."""
-    raise NotImplementedError
+    """Add a row about a kernel, from its own module's code, to ``kernel_metadata``, if that is on.
+
+    The code is read, not run. Raises `ParseError` where it is no kernel's.
+    """
+
+    def row() -> dict[str, Any]:
+        records = parse_module(kernel_module_code, kernel_path)
+        named = [record for record in records if record.kernel_name == kernel_name]
+        record = (named or records)[0]
+        record.kernel_name, record.kernel_path = kernel_name, kernel_path
+        return metadata_row(record)
+
+    get_metric_table("kernel_metadata").add_row(row)
+
+
+def metadata_row(record: KernelRecord) -> dict[str, Any]:
+    """The record's fields that ``kernel_metadata`` has as columns."""
+    columns = get_metric_table("kernel_metadata").column_names
+    return {name: getattr(record, name, None) for name in columns}
 
 
 def log_kernel_autotune_result(

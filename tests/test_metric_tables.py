@@ -2,8 +2,12 @@
 
 import csv
 import json
+import re
+import textwrap
 import threading
+import types
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,7 @@ from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.metric_tables import MetricTables
 
+DATA = Path(__file__).parent / "data"
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
 
 # Trains a small net with a graph break and runs a function whose nodes share buffers that they
@@ -129,6 +134,41 @@ def test_the_fx_graph_cache_alone(run_program: RunProgram, tmp_path: Path) -> No
     assert json.loads(run_program(PROGRAM, env=env).stdout)["graphs"] == []
     # The same order: each backward is compiled, or looked up, when it first runs.
     assert counts(table(tmp_path / "reports1", "graph_stats")) == truth
+
+
+def test_kernel_metadata_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
+    """One row for each C++ kernel in the code that Inductor says it made or loaded."""
+    listen = """
+    from torch._inductor.graph import GraphLowering
+    sources = []
+    GraphLowering.save_output_code = sources.append
+    """
+    show = """
+    import sys
+    for source in sources:
+        print(source, file=sys.stderr)
+    """
+    program = textwrap.dedent(listen) + PROGRAM + textwrap.dedent(show)
+    env = {
+        VARIABLE: "kernel_metadata",
+        "INSTRUMENTED_TABLES": "none",
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    kept = []
+    for number in range(2):
+        done = run_program(program, env=env)
+        defined = re.findall(r"^(\w+) = async_compile\.cpp", done.stderr, re.MULTILINE)
+        assert defined and done.stderr.count("async_compile.wait") == 5  # graphs
+        rows = table(tmp_path / f"reports{number}", "kernel_metadata")
+        assert Counter(row["kernel_name"] for row in rows) == Counter(defined)
+        for row in rows:
+            code = Path(row["kernel_path"]).read_text()
+            assert f"{row['kernel_name']} = async_compile.cpp" in code
+            assert int(row["num_store"]) >= 1 and int(row["line_of_code"]) > 1
+        assert not [note for note in done.report["notes"] if "kernel_metadata" in note]
+        kept.append(rows)
+    # The same rows, in the order in which the graphs were loaded.
+    assert Counter(map(repr, kept[0])) == Counter(map(repr, kept[1]))
 
 
 SMALL = """
@@ -273,9 +313,19 @@ def test_inductor_in_the_same_process_is_helped_too(
     assert len(table(tmp_path / "reports0", "graph_stats")) == 2
 
 
+TABLES = ("slow_fusion", "graph_stats", "persistent_red_perf", "kernel_autotune", "kernel_metadata")
+
+
 @pytest.fixture
-def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The tables in place in this process, and the failures they had; undone afterwards."""
+def failures() -> Failures:
+    return Failures()
+
+
+@pytest.fixture
+def patched(
+    failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[MetricTables]:
+    """The tables in place in this process and in an empty folder; undone afterwards."""
     undos = []
     for name in ("patch_metric_tables", "patch_multi_kernel_row", "patch_remote_compile"):
         patch = getattr(torch_compat, name)
@@ -283,31 +333,32 @@ def patched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
             torch_compat, name, lambda *args, patch=patch: undos.append(patch(*args))
         )
     monkeypatch.chdir(tmp_path)
-    failures = Failures()
+    tables = MetricTables(failures)
     with torch._inductor.config.patch(enabled_metric_tables=",".join(TABLES)):
-        MetricTables(failures).install({})
-        yield failures
+        tables.install({})
+        tables.install({})
+        assert len(undos) == 3  # once
+        yield tables
     for undo in undos:
         undo()
 
 
-TABLES = ("slow_fusion", "graph_stats", "persistent_red_perf", "kernel_autotune")
-
-
-def test_no_failure_of_a_row_comes_through(patched: Failures, tmp_path: Path) -> None:
+def test_no_failure_of_a_row_comes_through(
+    patched: MetricTables, failures: Failures, tmp_path: Path
+) -> None:
     from torch._inductor import metrics
 
     slow = metrics.get_metric_table("slow_fusion")
     slow.add_row(lambda: 1 / 0)
     slow.add_row(lambda: {"another": "column"})
-    assert len(patched.notes) == 2
-    assert "ZeroDivisionError" in patched.notes[0] and "kernel1_path" in patched.notes[1]
+    assert len(failures.notes) == 2
+    assert "ZeroDivisionError" in failures.notes[0] and "kernel1_path" in failures.notes[1]
     assert not list(tmp_path.iterdir())
     metrics.purge_old_log_files()  # Inductor's own function, our files
     assert (tmp_path / "metric_table_slow_fusion.csv").read_text().startswith("model_name,kernel1")
 
 
-def test_rows_of_the_gpu_tables(patched: Failures, tmp_path: Path) -> None:
+def test_rows_of_the_gpu_tables(patched: MetricTables, failures: Failures, tmp_path: Path) -> None:
     """Through Inductor's own code, with kernels that need no GPU: stand-ins of our making."""
     from torch._inductor import metrics
     from torch._inductor.codegen.multi_kernel import MultiKernelCall
@@ -347,13 +398,57 @@ def test_rows_of_the_gpu_tables(patched: Failures, tmp_path: Path) -> None:
     ]
     metrics.log_kernel_autotune_result("/cache/a.py", "triton_red_0", {"XBLOCK": 1}, 0.5)
     assert [row["latency_ms"] for row in table(tmp_path, "kernel_autotune")] == ["0.500000"]
-    assert patched.notes == []
+    assert failures.notes == []
+
+
+def test_a_kernel_is_logged_once(
+    patched: MetricTables, failures: Failures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From its graph's code; from what codegen logged, where that code does not tell of it."""
+    from torch._inductor import metrics
+
+    graph = types.SimpleNamespace(source_code=(DATA / "user_triton.graph1.py").read_text())
+    kernel = (DATA / "reduction.kernel1.py").read_text()
+    monkeypatch.setattr(torch_compat, "code_path", lambda graph: "/graph.py")
+    monkeypatch.setattr(torch_compat, "fx_graph_key", lambda graph: None)
+    # Of a compilation that nobody observes: at once.
+    metrics.log_kernel_metadata("alone", "/alone.py", kernel)
+    patched.compilation_starts()
+    for name in ("triton_poi_fused_sin_0", "hidden"):
+        metrics.log_kernel_metadata(name, f"/{name}.py", kernel)
+    metrics.log_kernel_metadata("broken", "/broken.py", "def f(")
+    patched.code_loaded(graph)
+    patched.compilation_ends()
+    # As read in the file: the two modules' paths above their code; the user's kernel has none.
+    assert [
+        (row["kernel_name"], row["kernel_path"]) for row in table(tmp_path, "kernel_metadata")
+    ] == [
+        ("alone", "/alone.py"),
+        (
+            "triton_poi_fused_sin_0",
+            "cache/nt/cntiu4xaog2clvd7neoccaglkgcya4idslqyqrfw2gaqdv5mjemp.py",
+        ),
+        ("add_kernel_0", "/graph.py"),
+        (
+            "triton_poi_fused_relu_1",
+            "cache/kj/ckjqzzebwbnnr7shkp7eiu4kzvrkstrcvaplt5b64jedbsdknhwz.py",
+        ),
+        ("hidden", "/hidden.py"),
+    ]
+    (note,) = (note for note in failures.notes if "metadata" in note)
+    assert note.startswith("lost: metadata of kernel broken: ParseError: not Python")
+    # A warm graph: the same rows but for the one that its code does not have.
+    before = len(table(tmp_path, "kernel_metadata"))
+    patched.code_loaded(graph)
+    assert len(table(tmp_path, "kernel_metadata")) == before + 3
 
 
 def test_compilations_on_several_threads_keep_apart(
-    patched: Failures, monkeypatch: pytest.MonkeyPatch
+    patched: MetricTables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each thread's rows go with the graph that it compiles."""
+    from torch._inductor import metrics
+
     from instrumented_backend.observe import metric_tables
 
     kept: dict[str, Any] = {}
@@ -361,19 +456,17 @@ def test_compilations_on_several_threads_keep_apart(
     monkeypatch.setattr(
         metric_tables.side_files, "save", lambda _, key, data: kept.update({key: data})
     )
-    tables = MetricTables(patched)
-    tables._installed = True
     barrier = threading.Barrier(2)
 
     @torch._inductor.config.patch(enabled_metric_tables="graph_stats")  # of its own thread
     def compile_one(number: int) -> None:
-        tables.compilation_starts()
+        patched.compilation_starts()
         barrier.wait()
         row = {"graph_id": number, "num_nodes_before_fusion": number, "num_nodes_after_fusion": 1}
-        tables._row_added("graph_stats", row)
+        metrics.get_metric_table("graph_stats").add_row(lambda: row)
         barrier.wait()
-        tables.code_loaded(f"graph{number}")
-        tables.compilation_ends()
+        patched.code_loaded(f"graph{number}")
+        patched.compilation_ends()
 
     threads = [threading.Thread(target=compile_one, args=(number,)) for number in (3, 4)]
     for thread in threads:

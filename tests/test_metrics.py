@@ -1,5 +1,6 @@
 """The public names of ``instrumented_backend.metrics``, and that each does what Inductor's does."""
 
+import ast
 import csv
 import inspect
 import sys
@@ -12,6 +13,9 @@ from torch._inductor import config
 from torch._inductor import metrics as inductor
 
 from instrumented_backend import metrics, settings
+from instrumented_backend.kernels.parse import ParseError
+
+DATA = Path(__file__).parent / "data"
 
 
 @pytest.fixture(autouse=True)
@@ -193,3 +197,115 @@ def test_log_kernel_autotune_result() -> None:
         ["model_name", "kernel_path", "kernel_name", "triton_config", "latency_ms"],
         ["", "/k.py", "triton_0", "{'XBLOCK': 8}", "0.125000"],
     ]
+
+
+def log_and_read(name: str, path: str, code: str) -> dict[str, str]:
+    with config.patch(enabled_metric_tables="kernel_metadata"):
+        metrics.log_kernel_metadata(name, path, code)
+    header, *_, last = rows("kernel_metadata")
+    return dict(zip(header, last, strict=True))
+
+
+def test_log_kernel_metadata() -> None:
+    code = (DATA / "reduction.bk.kernel2.py").read_text()
+    # By hand from the file. 64 rows of 7 floats are read, 64 written: (448 + 64) * 4 B = 2048 B.
+    assert log_and_read("triton_per_0", "/cache/k.py", code) == {
+        "model_name": "",
+        "kernel_name": "triton_per_0",
+        "kernel_path": "/cache/k.py",
+        "kernel_category": "persistent_reduction",
+        "size_hints": "{'x': 64, 'r0_': 8}",
+        "reduction_hint": "INNER",
+        "line_of_code": "21",
+        "num_load": "1",
+        "num_store": "1",
+        "num_for_loop": "0",
+        "num_atomic_add": "0",
+        "num_args": "5",
+        "xnumel": "64",
+        "ynumel": "",
+        "rnumel": "7",
+        "kernel_args_num_gb": "0.000002",
+    }
+    # One loop over r0_numel = 7180, and no bytes in the code.
+    other = log_and_read("red", "", (DATA / "reduction.kernel1.py").read_text())
+    assert (other["rnumel"], other["num_for_loop"]) == ("7180", "1")
+    assert other["kernel_args_num_gb"] == ""
+
+
+def test_log_kernel_metadata_where_it_is_off(tmp_path: Path) -> None:
+    metrics.log_kernel_metadata("k", "/k.py", "not a kernel")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_code_that_is_no_kernel(tmp_path: Path) -> None:
+    """Said in one line, and nothing in it is run."""
+    for code in ("def f(", "x = 1", "", f"open({str(tmp_path / 'ran')!r}, 'w')"):
+        with pytest.raises(ParseError) as error:
+            log_and_read("k", "/k.py", code)
+        assert "\n" not in str(error.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def kernels_in_data() -> dict[str, str]:
+    """``FILE:KERNEL`` → the kernel's module."""
+    found = {path.name: path.read_text() for path in DATA.glob("*.kernel*.py")}
+    for path in DATA.glob("*.graph*.py"):
+        for statement in ast.parse(path.read_text()).body:
+            value = statement.value if isinstance(statement, ast.Assign) else None
+            if isinstance(value, ast.Call) and ast.unparse(value.func) == "async_compile.triton":
+                name, source = (ast.literal_eval(argument) for argument in value.args[:2])
+                found[f"{path.name}:{name}"] = source
+    return found
+
+
+# Where ours is right and Inductor's way of reading (by patterns over the text) is not.
+CORRECTED = {
+    "combo.graph1.py:triton_poi_fused_0": {
+        "kernel_category": "combo",  # not of its first part
+        "xnumel": "",  # several parts, each with its own
+    },
+    "combo.graph1.py:triton_per_fused_1": {"rnumel": "128"},  # by way of r0_numel
+    "reduction.kernel1.py": {"rnumel": "7180"},
+    "reduction.bk.kernel2.py": {
+        "rnumel": "7",
+        "kernel_args_num_gb": "0.000002",  # 2.048e-06 is no 2.048
+    },
+    "template.graph1.py:triton_tem_fused_mm_0": {"num_for_loop": "1"},  # the other is a comment's
+    "user_triton.graph1.py:add_kernel": {"kernel_category": "user_autotune"},
+}
+
+
+@pytest.mark.parametrize("kernel", [*kernels_in_data()])
+def test_the_same_metadata_as_inductors_own(kernel: str) -> None:
+    """Compared with Inductor's helper functions, all but the one that fails (size hints)."""
+    from torch._inductor.wrapper_benchmark import get_kernel_category_by_source_code
+
+    code = kernels_in_data()[kernel]
+    (function,) = (
+        node
+        for node in ast.parse(code).body
+        if isinstance(node, ast.FunctionDef) and len(node.decorator_list) == 2
+    )
+    body = "\n".join(code.split("\n")[function.lineno - 1 : function.end_lineno])
+    category = get_kernel_category_by_source_code(code)
+    theirs = {
+        "kernel_category": category,
+        "reduction_hint": inductor._parse_reduction_hint(category, code),
+        "line_of_code": inductor._parse_kernel_line_of_code(body),
+        "num_load": inductor._count_pattern(body, "tl.load"),
+        "num_store": inductor._count_pattern(body, "tl.store"),
+        "num_for_loop": inductor._count_pattern(body, "for "),
+        "num_atomic_add": inductor._count_pattern(body, "tl.atomic_add"),
+        "num_args": inductor._count_args(body),
+        "xnumel": inductor._parse_numel(body, "xnumel"),
+        "ynumel": inductor._parse_numel(body, "ynumel"),
+        "rnumel": inductor._parse_numel(body, "rnumel"),
+        "kernel_args_num_gb": inductor._parse_kernel_args_num_gb(code, category),
+    }
+    expected = {
+        name: "" if value is None else f"{value:.6f}" if isinstance(value, float) else str(value)
+        for name, value in theirs.items()
+    }
+    ours = log_and_read("k", "/k.py", code)
+    assert {name: ours[name] for name in theirs} == {**expected, **CORRECTED.get(kernel, {})}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.observe import side_files
 from instrumented_backend.observe.failures import Failures
 
@@ -23,6 +24,7 @@ class _Compilation:
     """What Inductor logged while it compiled one graph on this thread."""
 
     graph_stats: list[dict[str, Any]] = field(default_factory=list)
+    kernels: dict[str, tuple[str, str]] = field(default_factory=dict)  # name → path and code
 
 
 class _InductorTable:
@@ -98,7 +100,21 @@ class MetricTables:
             compilations[-1].graph_stats.append(row)
 
     def _kernel_logged(self, name: str, path: str, code: str) -> None:
-        raise NotImplementedError
+        """In place of Inductor's ``log_kernel_metadata``.
+
+        A graph's kernels are logged when its code is ready, as on a warm cache.
+        """
+        compilations = self._compilations()
+        if compilations:
+            compilations[-1].kernels[name] = path, code
+        else:
+            self._log_kernel(name, path, code)
+
+    def _log_kernel(self, name: str, path: str, code: str) -> None:
+        from instrumented_backend import metrics
+
+        with self._failures.guard(f"metadata of kernel {name}"):
+            metrics.log_kernel_metadata(name, path, code)
 
     # --- When a graph's code is ready, compiled or from a cache -----------------------------------
 
@@ -109,12 +125,31 @@ class MetricTables:
 
         compilations = self._compilations()
         compilation = compilations[-1] if compilations else _Compilation()
+        if metrics.is_metric_table_enabled("kernel_metadata"):
+            self._log_kernels(compiled_graph, compilation.kernels)
         if metrics.is_metric_table_enabled("graph_stats"):
             key = _key(compiled_graph)
             if compilation.graph_stats:
                 _keep_graph_stats(key, compilation.graph_stats)
             else:
                 self._graph_stats_again(key)
+
+    def _log_kernels(self, compiled_graph: Any, logged: dict[str, tuple[str, str]]) -> None:
+        from instrumented_backend import metrics
+
+        path = torch_compat.code_path(compiled_graph)
+        rest = dict(logged)
+        with self._failures.guard("kernel_metadata of a graph"):
+            for record in parse_module(compiled_graph.source_code, path):
+                if record.language == "extern" or record.kernel_category == "multi-kernel":
+                    continue
+                its_path, _ = rest.pop(record.kernel_name, (path, ""))
+                record.kernel_path = record.kernel_path or its_path
+                row = metrics.metadata_row(record)
+                metrics.get_metric_table("kernel_metadata").add_row(functools.partial(dict, row))
+        # What a wrapper that is not Python (cpp_wrapper) holds in a form of its own.
+        for name, (path, code) in rest.items():
+            self._log_kernel(name, path, code)
 
     def _graph_stats_again(self, key: str | None) -> None:
         from instrumented_backend import metrics
