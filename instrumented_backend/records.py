@@ -54,13 +54,57 @@ class GraphRecord:
 
 @dataclass
 class KernelRecord:
-    """One kernel in a graph's generated code."""
+    """One kernel in a graph's generated code, or one extern call between them.
+
+    The names are those of PyTorch's ``kernel_metadata`` table where it has the column. ``num_load``
+    and ``num_store`` are the calls in the kernel's own body; Inductor's counts are beside them.
+    """
 
     kernel_name: str
-    language: str  # "triton", "cpp" or "unknown"
-    graph: int | None
-    direction: str
-    path: str | None
+    language: str  # "triton", "cpp", "extern", ... or "unknown"
+    graph: int | None = None
+    direction: str | None = None  # None for a file that nobody ran
+    path: str | None = None  # the graph's module
+    kernel_path: str | None = None  # the kernel's own module
+    kernel_category: str = "unknown"
+    size_hints: dict[str, int] | list[int] | None = None  # numels, rounded up to powers of two
+    reduction_hint: str | None = None
+    line_of_code: int | None = None
+    num_load: int | None = None
+    num_store: int | None = None
+    num_for_loop: int | None = None
+    num_atomic_add: int | None = None
+    num_reduction: int | None = None
+    num_args: int | None = None
+    inductor_num_load: int | None = None
+    inductor_num_store: int | None = None
+    xnumel: int | None = None
+    ynumel: int | None = None
+    znumel: int | None = None
+    rnumel: int | None = None
+    r0_numel: int | None = None
+    r1_numel: int | None = None
+    symbolic_numels: dict[str, str] = field(default_factory=dict)  # of the numels that are None
+    kernel_args_num_gb: float | None = None  # only where Inductor wrote it into the code
+    grid_type: str | None = None
+    arg_dtypes: dict[str, str] = field(default_factory=dict)
+    arg_shapes: dict[str, list[int | str]] = field(default_factory=dict)  # at the first call
+    mutated_args: list[str] = field(default_factory=list)
+    device: str | None = None
+    compute_capability: str | None = None  # "9.0"
+    vectorized: bool | None = None  # C++ only, as is the next
+    parallel: bool | None = None
+    calls: int | None = None  # in one call of the graph
+    total_bytes: int | None = None  # read and written by one launch, as are the next three
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    flops: int | None = None
+    bytes_source: str | None = None  # "inductor": exact, its own figure; "estimated": see the notes
+    flops_source: str | None = None
+    aten_ops: list[str] = field(default_factory=list)  # that it was fused from
+    fx_nodes: list[str] = field(default_factory=list)
+    source_lines: list[str] = field(default_factory=list)  # "file.py:12", the user's own
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -1,0 +1,55 @@
+"""What a kernel's own source tells, whatever its language."""
+
+from dataclasses import dataclass, field
+
+from instrumented_backend.records import KernelRecord
+
+NUMELS = ("xnumel", "ynumel", "znumel", "rnumel", "r0_numel", "r1_numel")
+
+DTYPE_BYTES = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e4m3fnuz": 1,
+    "float8_e5m2": 1,
+    "float8_e5m2fnuz": 1,
+    "float8_e8m0fnu": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex32": 4,
+    "complex64": 8,
+    "complex128": 16,
+}
+
+
+@dataclass
+class Access:
+    """How a kernel uses one pointer: each distinct index with the number of elements it reaches.
+
+    None is as many as the launch has points. Both are empty for a pointer that is only handed on
+    to a helper function.
+    """
+
+    reads: dict[str, int | None] = field(default_factory=dict)
+    writes: dict[str, int | None] = field(default_factory=dict)
+
+
+@dataclass
+class KernelFacts:
+    """A kernel's record, as far as its source goes, and what the call sites are needed for."""
+
+    record: KernelRecord
+    parameters: list[str] = field(default_factory=list)  # those that a call passes, in order
+    accesses: dict[str, Access] = field(default_factory=dict)  # by pointer, workspaces left out
+    constants: dict[str, int] = field(default_factory=dict)  # of a template: M, N, K, ...
+    whole_buffers: bool = False  # the launch's points don't bound what one pointer reaches
+    subkernels: list[str] = field(default_factory=list)  # of a multi-kernel

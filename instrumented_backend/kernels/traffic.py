@@ -1,0 +1,297 @@
+"""Bytes moved and floating-point operations of one launch, from what is passed to it.
+
+The rule is Inductor's own (``estimate_kernel_num_bytes`` in ``torch/_inductor/codegen/simd.py``):
+each pointer counts its buffer once, whatever the number of loads; a buffer larger than the launch
+has points counts one launch for each distinct index; what is read and written counts twice.
+"""
+
+import math
+from collections.abc import Callable
+
+from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts
+from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
+from instrumented_backend.records import KernelRecord
+
+ESTIMATED = "estimated"
+INDUCTOR = "inductor"
+
+_HINTED = "bytes: at the sizes that the graph was compiled with"
+_NO_CALL = "bytes unknown: no launch of it in this file"
+
+
+def describe_launch(facts: KernelFacts, call: CallSite) -> None:
+    """Fill in what the first call site tells of a generated kernel: shapes, numels, bytes."""
+    record = facts.record
+    passed = dict(zip(facts.parameters, call.arguments, strict=False))
+    if len(call.arguments) < len(facts.parameters):
+        record.notes.append("the call passes fewer arguments than the kernel has parameters")
+    for name, value in passed.items():
+        if isinstance(value, Tensor) and value.shape is not None:
+            record.arg_shapes[name] = _shape(value)
+    for name in record.symbolic_numels:
+        value = passed.get(name)
+        if isinstance(value, Size):
+            record.symbolic_numels[name] = value.text
+    if "rnumel" in record.symbolic_numels and record.symbolic_numels["rnumel"] in NUMELS:
+        inner = record.symbolic_numels["rnumel"]
+        record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
+    _describe_bytes(facts, passed)
+    if record.kernel_category == "template" and record.flops_source is None:
+        _describe_template_flops(facts, passed)
+
+
+def _shape(tensor: Tensor) -> list[int | str]:
+    return [size.text if size.exact is None else size.exact for size in tensor.shape or ()]
+
+
+# --- Bytes of generated kernels -----------------------------------------------------------------
+
+
+def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
+    record = facts.record
+    points = None if facts.whole_buffers else _points(record, passed)
+    read = written = 0
+    hinted = False
+    for name, access in facts.accesses.items():
+        value = passed.get(name)
+        size = DTYPE_BYTES.get(record.arg_dtypes.get(name, ""))
+        numel = value.numel if isinstance(value, Tensor) else None
+        if size is None or numel is None or numel.known is None:
+            what = "dtype" if size is None else "shape"
+            detail = "" if numel is None or size is None else f" ({numel.text})"
+            record.notes.append(f"bytes unknown: the {what} of {name}{detail} is not known")
+            return
+        hinted |= numel.exact is None
+        reads, writes = _elements(name, access, numel.known, points)
+        read += reads * size
+        written += writes * size
+    record.read_bytes, record.written_bytes = read, written
+    record.total_bytes, record.bytes_source = read + written, ESTIMATED
+    if record.kernel_args_num_gb is not None:
+        _take_inductors_figure(record)
+        return
+    if hinted:
+        record.notes.append(_HINTED)
+    record.notes += _reasons(facts)
+
+
+def _take_inductors_figure(record: KernelRecord) -> None:
+    """Inductor's sum goes before ours; the parts stay where they add up to it."""
+    assert record.kernel_args_num_gb is not None
+    total = round(record.kernel_args_num_gb * 1e9)
+    if record.total_bytes != total:
+        record.read_bytes = record.written_bytes = None
+        record.notes.append(
+            "read and written bytes unknown: Inductor's figure is their sum, and the shapes at "
+            f"the call add up to {record.total_bytes} bytes"
+            if record.total_bytes is not None
+            else "read and written bytes unknown: Inductor's figure is their sum"
+        )
+    record.total_bytes, record.bytes_source = total, INDUCTOR
+
+
+def without_launch(record: KernelRecord) -> None:
+    """A kernel's own module, which has no call in it: Inductor's figure, or none."""
+    if record.kernel_args_num_gb is not None:
+        _take_inductors_figure(record)
+    elif _NO_CALL not in record.notes:
+        record.notes.append(_NO_CALL)
+
+
+def _reasons(facts: KernelFacts) -> list[str]:
+    category = facts.record.kernel_category
+    if category in ("foreach", "combo"):
+        return [f"bytes: each buffer counted whole, since a {category} has several loops"]
+    if category in ("user_autotune", "fixed_config", "unknown"):
+        return ["bytes: each buffer counted whole, since how much of it is used is not known"]
+    if category == "template":
+        return ["bytes: each operand once, as Inductor counts a template"]
+    return []
+
+
+def _points(record: KernelRecord, passed: dict[str, Value]) -> int | None:
+    """The product of the launch's numels, those that are symbols by their hints."""
+    if record.language != "triton":
+        return None  # a C++ kernel's accesses have their own counts
+    points = 1
+    for name in ("xnumel", "ynumel", "znumel", "r0_numel", "r1_numel"):
+        value = getattr(record, name)
+        if value is None and name in record.symbolic_numels:
+            size = passed.get(name)
+            value = size.known if isinstance(size, Size) else None
+            if value is None:
+                return None
+        points *= 1 if value is None else value
+    return points
+
+
+def _elements(name: str, access: Access, numel: int, points: int | None) -> tuple[int, int]:
+    """Elements read and written through one pointer."""
+    reads = bool(access.reads) or name.startswith(("in_ptr", "in_out_ptr"))
+    writes = bool(access.writes) or name.startswith(("out_ptr", "in_out_ptr"))
+    if not reads and not writes:
+        reads = not name.lower().startswith(("out", "y"))
+        writes = not reads
+    indices = {**access.reads, **access.writes}
+    reached = numel
+    if points is not None:
+        if numel > points:
+            reached = max(len(indices), 1) * points
+    elif indices and None not in indices.values():
+        reached = min(numel, sum(count or 0 for count in indices.values()))
+    if reads and writes and name.startswith("out_ptr"):
+        reads = False  # reads what it has just written
+    return reached * reads, reached * writes
+
+
+# --- Operations of matrix products --------------------------------------------------------------
+
+
+def _describe_template_flops(facts: KernelFacts, passed: dict[str, Value]) -> None:
+    record = facts.record
+    constants = facts.constants
+    tensors = [value for value in passed.values() if isinstance(value, Tensor)]
+    flops = None
+    if {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"} <= set(constants):
+        flops = 2 * math.prod(
+            constants[name]
+            for name in ("BATCH", "OUT_C", "OUT_H", "OUT_W", "IN_C", "KERNEL_H", "KERNEL_W")
+        )
+        flops //= constants.get("GROUPS", 1)
+    elif len(tensors) >= 2:
+        flops = _product_flops(tensors[0], tensors[1])
+    if flops is None:
+        record.notes.append("flops unknown: no matrix product of two operands of known shapes")
+    else:
+        record.flops, record.flops_source = flops, ESTIMATED
+
+
+def _known_shape(value: Value) -> list[int] | None:
+    if not isinstance(value, Tensor) or value.shape is None:
+        return None
+    known = [size.known for size in value.shape]
+    return None if None in known else known  # type: ignore[return-value]
+
+
+def _product_flops(left: Value, right: Value) -> int | None:
+    """2 M N K for each of a batch."""
+    a, b = _known_shape(left), _known_shape(right)
+    if a is None or b is None or len(a) != len(b) or len(a) not in (2, 3):
+        return None
+    if a[-1] != b[-2] or a[:-2] != b[:-2]:
+        return None
+    return 2 * math.prod(a) * b[-1]
+
+
+# --- Extern calls -------------------------------------------------------------------------------
+
+
+def extern_record(call: CallSite) -> KernelRecord:
+    """One extern call: its shapes where they are static, its bytes and operations if known."""
+    record = KernelRecord(kernel_name=call.kernel, language="extern", kernel_category="extern")
+    tensors = [value for value in call.arguments if isinstance(value, Tensor)]
+    record.num_args = len(call.arguments)
+    for i, tensor in enumerate(tensors):
+        _describe_operand(record, f"arg{i}", tensor)
+    result = call.result
+    if result is not None:
+        _describe_operand(record, "out", result)
+    _describe_extern_bytes(record, tensors, result)
+    operation = _operation(call.kernel)
+    count = _FLOPS.get(operation)
+    if count is not None:
+        flops = count(call)
+        if flops is None:
+            record.notes.append("flops unknown: the operands' shapes are not known")
+        else:
+            record.flops, record.flops_source = flops, ESTIMATED
+    return record
+
+
+def _operation(name: str) -> str:
+    """``torch.ops.aten.convolution_backward.default`` → ``convolution_backward``."""
+    parts = name.split(".")
+    if name.startswith("torch.ops.") and len(parts) > 3:
+        return parts[3]
+    return parts[1] if len(parts) > 1 else name
+
+
+def _describe_operand(record: KernelRecord, name: str, tensor: Tensor) -> None:
+    if tensor.dtype is not None:
+        record.arg_dtypes[name] = tensor.dtype
+    if tensor.shape is not None:
+        record.arg_shapes[name] = _shape(tensor)
+
+
+def _describe_extern_bytes(
+    record: KernelRecord, tensors: list[Tensor], result: Tensor | None
+) -> None:
+    """Each operand once, and the result: what any kernel for it has to move."""
+    results = [] if result is None else (result.parts or [result])
+    dtype = next((tensor.dtype for tensor in tensors if tensor.dtype), None)
+    read = [_bytes(tensor, dtype) for tensor in tensors]
+    written = [_bytes(tensor, dtype) for tensor in results]
+    if None in read or None in written or not (read or written):
+        record.notes.append("bytes unknown: not every operand's shape and dtype is in the file")
+        return
+    record.read_bytes = sum(count or 0 for count in read)
+    record.written_bytes = sum(count or 0 for count in written)
+    record.total_bytes = record.read_bytes + record.written_bytes
+    record.bytes_source = ESTIMATED
+    record.notes.append("bytes: each operand once")
+    every = [*tensors, *results]
+    if any(tensor.numel is not None and tensor.numel.exact is None for tensor in every):
+        record.notes.append(_HINTED)
+
+
+def _bytes(tensor: Tensor, dtype: str | None) -> int | None:
+    size = DTYPE_BYTES.get(tensor.dtype or dtype or "")
+    numel = tensor.numel
+    if size is None or numel is None or numel.known is None:
+        return None
+    return size * numel.known
+
+
+def _mm(call: CallSite, first: int = 0) -> int | None:
+    tensors = call.arguments[first : first + 2]
+    return _product_flops(*tensors) if len(tensors) == 2 else None
+
+
+def _convolution(call: CallSite) -> int | None:
+    """2 × each output × the weights that it is made from; transposed: each input."""
+    if len(call.arguments) < 2:
+        return None
+    inputs, weight = _known_shape(call.arguments[0]), _known_shape(call.arguments[1])
+    outputs = _known_shape(call.result)
+    transposed = call.keywords.get("transposed", call.keywords.get("#6", False))
+    points = inputs if transposed else outputs
+    if points is None or weight is None or len(weight) < 3:
+        return None
+    return 2 * math.prod(points) * math.prod(weight[1:])
+
+
+def _convolution_backward(call: CallSite) -> int | None:
+    """One convolution's worth for the input's gradient, one for the weight's."""
+    if len(call.arguments) < 3:
+        return None
+    gradient, weight = _known_shape(call.arguments[0]), _known_shape(call.arguments[2])
+    inputs = _known_shape(call.arguments[1])
+    transposed = call.keywords.get("#7", False)
+    mask = call.keywords.get("#10")
+    points = inputs if transposed else gradient
+    if points is None or weight is None or len(weight) < 3 or not isinstance(mask, list):
+        return None
+    return 2 * math.prod(points) * math.prod(weight[1:]) * sum(map(bool, mask[:2]))
+
+
+_FLOPS: dict[str, Callable[[CallSite], int | None]] = {
+    "mm": _mm,
+    "bmm": _mm,
+    "_int_mm": _mm,
+    "_scaled_mm": _mm,
+    "addmm": lambda call: _mm(call, 1),
+    "bias_addmm": lambda call: _mm(call, 1),
+    "baddbmm": lambda call: _mm(call, 1),
+    "convolution": _convolution,
+    "convolution_backward": _convolution_backward,
+}

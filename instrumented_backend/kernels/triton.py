@@ -1,0 +1,512 @@
+"""A Triton kernel's module, read with `ast`: never imported, never run."""
+
+import ast
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from instrumented_backend.kernels.facts import NUMELS, Access, KernelFacts
+from instrumented_backend.records import KernelRecord
+
+# The decorators of torch._inductor.runtime.triton_heuristics.
+CATEGORIES = (
+    "pointwise",
+    "reduction",
+    "persistent_reduction",
+    "split_scan",
+    "cooperative_reduction",
+    "foreach",
+    "template",
+    "user_autotune",
+    "fixed_config",
+)
+_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
+_IDENTIFIER_START = frozenset(_LETTERS)
+_STATEMENT_END = frozenset(_LETTERS + "0123456789)]")
+# Words of the lines that are read; "arg_" is what a template calls its pointers.
+_MATTERS = (
+    *("load", "store", "atomic", "numel", "ptr", "desc", "arg_", "for ", "lambda"),
+    *("helpers", "tl.sum", "tl.max", "tl.min", "reduce", '"', "'", "\\", "#", ";"),
+)
+_BENCHMARK_MAIN = "\n\n\ndef get_args():\n"
+
+_DTYPES = {
+    "i1": "bool",
+    "u8": "uint8",
+    "u16": "uint16",
+    "u32": "uint32",
+    "u64": "uint64",
+    "i8": "int8",
+    "i16": "int16",
+    "i32": "int32",
+    "i64": "int64",
+    "fp16": "float16",
+    "bf16": "bfloat16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "fp8e4nv": "float8_e4m3fn",
+    "fp8e4b8": "float8_e4m3fnuz",
+    "fp8e5": "float8_e5m2",
+    "fp8e5b16": "float8_e5m2fnuz",
+    "fp8e8m0fnu": "float8_e8m0fnu",
+}
+
+_REDUCTIONS = frozenset(
+    {
+        *("sum", "max", "min", "reduce", "argmax", "argmin", "xor_sum"),
+        *("max2", "min2", "prod", "any", "max_with_index", "min_with_index", "welford"),
+        *("online_softmax_reduce",),
+    }
+)
+_DESCRIPTOR_LOADS = frozenset(
+    {
+        "load_tensor_descriptor",
+        "_experimental_descriptor_load",
+        "experimental_descriptor_load",
+    }
+)
+_DESCRIPTOR_STORES = frozenset(
+    {
+        "store_tensor_descriptor",
+        "_experimental_descriptor_store",
+        "experimental_descriptor_store",
+    }
+)
+_LOADED = re.compile(r"\btmp\d")  # Inductor's values; its indices are x0, r0_1, ...
+_COUNTS = ("load", "store", "atomic_add", "for", "reduction", "indirect")
+_WORKSPACES = ("ws_ptr", "sem_ptr", "semaphores_ptr")
+
+
+class NoKernel(ValueError):
+    """The module defines no Triton kernel."""
+
+
+def read_triton(source: str, name: str | None = None) -> KernelFacts:
+    """The facts of the one kernel in a module, which may define helper functions beside it.
+
+    Raises SyntaxError, or `NoKernel`.
+    """
+    source = source.partition(_BENCHMARK_MAIN)[0]
+    quick = _without_arithmetic(source)
+    reader = _Reader(quick)
+    if reader.lost_address and quick is not source:
+        reader = _Reader(source)
+    return reader.facts(name)
+
+
+def _without_arithmetic(source: str) -> str:
+    """The module, its lines of plain arithmetic replaced by ``pass``: they take half the time.
+
+    A line is left out only where it is an assignment that is complete in itself and holds none
+    of the words that are looked for; a module with a statement of several lines in its body
+    is left as it is. What Triton is told about the divisibility of each argument is left out too.
+    """
+    divisibility = source.find("'configs': [{")
+    end = source.find("}]", divisibility)
+    if 0 <= divisibility < end:
+        source = f"{source[:divisibility]}'configs': [{{{source[end:]}"
+    start = source.find("\n@triton.jit\ndef ")
+    if start < 0 or source.find("\n@triton.jit\n", start + 1) >= 0:
+        return source
+    lines = source[start:].split("\n")
+    for i in range(3, len(lines)):
+        line = lines[i]
+        if line.count("(") != line.count(")") or line.count("[") != line.count("]"):
+            return source
+        text = line.lstrip(" ")
+        if not text or len(text) == len(line) or text[0] not in _IDENTIFIER_START:
+            continue
+        name, equals, value = text.partition(" = ")
+        if (
+            equals
+            and name.isidentifier()
+            and value[-1:] in _STATEMENT_END
+            and not value.isalnum()  # a constant, or an alias
+            and not any(word in value for word in _MATTERS)
+            and "numel" not in name
+        ):
+            lines[i] = line[: len(line) - len(text)] + "pass"
+    return source[:start] + "\n".join(lines)
+
+
+def _kernel(tree: ast.Module) -> tuple[ast.FunctionDef, ast.Call | None]:
+    """The function under one of Inductor's decorators, or the last one under ``triton.jit``."""
+    plain = None
+    for statement in tree.body:
+        if not isinstance(statement, ast.FunctionDef):
+            continue
+        for decorator in statement.decorator_list:
+            if isinstance(decorator, ast.Call) and last_name(decorator.func) in CATEGORIES:
+                return statement, decorator
+            if last_name(decorator) == "jit":
+                plain = statement
+    if plain is None:
+        raise NoKernel("no function under a decorator of Triton's")
+    return plain, None
+
+
+def last_name(node: ast.expr) -> str | None:
+    """``triton_heuristics.pointwise`` → ``pointwise``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else None
+
+
+def literal(node: ast.expr | None) -> Any:
+    """A literal's value; a call becomes the dict of its keywords, other code its text."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Dict):
+        return {
+            literal(key): literal(value)
+            for key, value in zip(node.keys, node.values, strict=True)
+            if key is not None
+        }
+    if isinstance(node, ast.List | ast.Tuple | ast.Set):
+        return [literal(item) for item in node.elts]
+    if isinstance(node, ast.Call):
+        return {word.arg: literal(word.value) for word in node.keywords if word.arg}
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = literal(node.operand)
+        return -value if isinstance(value, int | float) else ast.unparse(node)
+    return None if node is None else ast.unparse(node)
+
+
+def dtype_of(kind: str) -> str:
+    """``*fp32`` → ``float32``; what is not known stays as it is."""
+    plain = kind.removeprefix("*").removeprefix("k")
+    if plain.startswith("tensordesc<"):
+        plain = plain.removeprefix("tensordesc<").partition("[")[0]
+    return _DTYPES.get(plain, plain)
+
+
+def is_pointer(kind: str) -> bool:
+    return kind.startswith(("*", "tensordesc"))
+
+
+class _Reader:
+    """Walks one kernel's function."""
+
+    def __init__(self, source: str) -> None:
+        function, decorator = _kernel(ast.parse(source))
+        self.lines = source.split("\n")
+        self.function = function
+        words = {word.arg: word.value for word in decorator.keywords} if decorator else {}
+        self.category = last_name(decorator.func) if decorator else None
+        self.size_hints = literal(words.get("size_hints"))
+        self.reduction_hint = words.get("reduction_hint")
+        self.triton_meta = _chosen(words.get("triton_meta"), ("signature", "device", "constants"))
+        self.meta = _chosen(
+            words.get("inductor_meta"),
+            (
+                *("grid_type", "mutated_arg_names", "num_load", "num_store", "num_reduction"),
+                *("kernel_num_gb", "kernel_flop", "combo_grid_meta"),
+            ),
+        )
+        arguments = function.args
+        self.parameters = [
+            argument.arg
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+        ]
+        self.constexprs = {
+            argument.arg
+            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            if argument.annotation is not None and last_name(argument.annotation) == "constexpr"
+        }
+        self.signature = self._signature()
+        self.origin = {name: name for name in self.signature}  # a variable → its parameter
+        self.accesses: dict[str, Access] = {}
+        self.counts = dict.fromkeys(_COUNTS, 0)
+        self.numels: dict[str, list[ast.expr]] = {}
+        self.constants: dict[str, int] = {}
+        self.lost_address = False  # a load or store of which the pointer is not known
+        self._walk()
+
+    def _signature(self) -> dict[str, str]:
+        """Each run-time parameter with Triton's word for its type."""
+        given = self.triton_meta.get("signature")
+        if not isinstance(given, dict):
+            given = {}
+        constants = self.triton_meta.get("constants")
+        fixed = set(constants) if isinstance(constants, dict) else set()
+        signature = {}
+        for i, name in enumerate(self.parameters):
+            kind = given.get(name, given.get(i))  # before 2.6 the keys were positions
+            if kind is None and (name in self.constexprs or name in fixed):
+                continue
+            if kind == "constexpr":
+                continue
+            signature[name] = str(kind) if kind is not None else "unknown"
+        return signature
+
+    def facts(self, name: str | None) -> KernelFacts:
+        record = KernelRecord(kernel_name=name or self.function.name, language="triton")
+        self._describe(record)
+        self._describe_launch(record)
+        facts = KernelFacts(
+            record=record,
+            parameters=list(self.signature),
+            accesses={
+                name: self.accesses.get(name, Access())
+                for name, kind in self.signature.items()
+                if is_pointer(kind) and not name.startswith(_WORKSPACES)
+            },
+            constants=self.constants,
+            whole_buffers=record.kernel_category
+            in ("template", "user_autotune", "foreach", "combo", "fixed_config", "unknown"),
+        )
+        self._describe_mutations(record, facts)
+        return facts
+
+    def _describe(self, record: KernelRecord) -> None:
+        record.kernel_category = self._category(record)
+        function = self.function
+        record.line_of_code = (function.end_lineno or function.lineno) - function.lineno + 1
+        record.num_load = self.counts["load"]
+        record.num_store = self.counts["store"]
+        record.num_for_loop = self.counts["for"]
+        record.num_atomic_add = self.counts["atomic_add"]
+        record.num_args = len(self.parameters)
+        record.inductor_num_load = self._number("num_load")
+        record.inductor_num_store = self._number("num_store")
+        reductions = self._number("num_reduction")
+        record.num_reduction = self.counts["reduction"] if reductions is None else reductions
+        if isinstance(self.size_hints, dict | list):
+            record.size_hints = self.size_hints
+        if self.reduction_hint is not None:
+            record.reduction_hint = last_name(self.reduction_hint)
+        record.arg_dtypes = {name: dtype_of(kind) for name, kind in self.signature.items()}
+        record.kernel_args_num_gb = self.meta.get("kernel_num_gb")
+        self._explain_counts(record)
+        flops = self._number("kernel_flop")
+        if flops is not None:
+            record.flops, record.flops_source = flops, "inductor"
+
+    def _explain_counts(self, record: KernelRecord) -> None:
+        """Ours are the calls in the text, Inductor's what it asked its code generator for."""
+        loads, stores = record.inductor_num_load, record.inductor_num_store
+        if loads is not None and loads != record.num_load:
+            indirect = self.counts["indirect"]
+            reason = (
+                f"not the {indirect} whose index was itself loaded"
+                if indirect and loads + indirect == record.num_load
+                else "those that it generated, before it removed or repeated any"
+            )
+            record.notes.append(
+                f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}"
+            )
+        if stores is not None and stores != record.num_store:
+            record.notes.append(
+                f"{record.num_store} stores in the body; Inductor counts {stores}: those that it "
+                "generated, before it removed or repeated any"
+            )
+
+    def _category(self, record: KernelRecord) -> str:
+        if self.category is None:
+            record.notes.append("category unknown: under triton.jit only, none of Inductor's")
+            return "unknown"
+        if self.meta.get("combo_grid_meta") is not None and self.category != "foreach":
+            return "combo"
+        return self.category
+
+    def _number(self, key: str) -> int | None:
+        value = self.meta.get(key)
+        return value if isinstance(value, int) else None
+
+    def _describe_launch(self, record: KernelRecord) -> None:
+        grid = self.meta.get("grid_type")
+        record.grid_type = grid if isinstance(grid, str) else None
+        device = self.triton_meta.get("device")
+        if isinstance(device, dict):
+            index = device.get("index")
+            kind = device.get("type")
+            record.device = kind if index is None else f"{kind}:{index}"
+            capability = device.get("cc")
+            if isinstance(capability, int) and kind == "cuda":
+                record.compute_capability = f"{capability // 10}.{capability % 10}"
+            elif capability is not None:
+                record.compute_capability = str(capability)
+        for name in NUMELS:
+            if name not in self.numels and name not in self.signature:
+                continue
+            value = self._numel(name)
+            if value is None:
+                record.symbolic_numels[name] = self._numel_text(name)
+            setattr(record, name, value)
+
+    def _numel(self, name: str) -> int | None:
+        """The one number that the body gives to ``xnumel``; a combo may give several."""
+        values = {self._value(node) for node in self.numels.get(name, [])}
+        return values.pop() if len(values) == 1 else None
+
+    def _value(self, node: ast.expr) -> int | None:
+        if isinstance(node, ast.Constant):
+            return node.value if isinstance(node.value, int) else None
+        if isinstance(node, ast.Name):
+            return self._numel(node.id) if node.id in NUMELS else None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            left, right = self._value(node.left), self._value(node.right)
+            return None if left is None or right is None else left * right
+        return None
+
+    def _numel_text(self, name: str) -> str:
+        return ", ".join(ast.unparse(node) for node in self.numels.get(name, [])) or name
+
+    def _describe_mutations(self, record: KernelRecord, facts: KernelFacts) -> None:
+        named = self.meta.get("mutated_arg_names")
+        if isinstance(named, list):
+            record.mutated_args = [str(name) for name in named]
+        elif record.kernel_category in ("user_autotune", "unknown"):
+            record.mutated_args = [name for name, use in facts.accesses.items() if use.writes]
+
+    # --- The body -------------------------------------------------------------------------------
+
+    def _walk(self) -> None:
+        """Visit each node of the body once, statements in order: aliases precede their uses."""
+        counts = self.counts
+        for node in _nodes(self.function.body):
+            kind = type(node)
+            if kind is ast.Call:
+                self._call(node)
+            elif kind is ast.Assign:
+                self._assign(node.targets[0], node.value)
+            elif kind is ast.AnnAssign and node.value is not None:
+                self._assign(node.target, node.value)
+            elif kind is ast.For:
+                counts["for"] += 1
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if not isinstance(target, ast.Name):
+            return
+        name = target.id
+        if name in NUMELS:
+            self.numels.setdefault(name, []).append(value)
+        elif isinstance(value, ast.Constant) and type(value.value) is int:
+            self.constants[name] = value.value
+        else:
+            origin = self._origin(value)
+            if origin is not None:
+                self.origin[name] = origin
+
+    def _origin(self, node: ast.expr) -> str | None:
+        """The pointer that an address starts from: ``in_ptr0 + (x0)`` → ``in_ptr0``."""
+        while True:
+            if isinstance(node, ast.Name):
+                origin = self.origin.get(node.id)
+                return origin if origin and is_pointer(self.signature[origin]) else None
+            if isinstance(node, ast.BinOp):
+                left = self._origin(node.left)
+                if left is not None:
+                    return left
+                node = node.right
+            elif isinstance(node, ast.Call):
+                name = last_name(node.func)
+                if name in ("load", "store"):
+                    return None
+                if node.args and name in (
+                    *("make_block_ptr", "make_tensor_descriptor", "advance"),
+                    *("_experimental_make_tensor_descriptor", "multiple_of", "max_contiguous"),
+                ):
+                    node = node.args[0]
+                elif name == "to" and isinstance(node.func, ast.Attribute):
+                    node = node.func.value
+                else:
+                    return next(
+                        (
+                            word_origin
+                            for word in node.keywords
+                            if word.arg == "base" and (word_origin := self._origin(word.value))
+                        ),
+                        None,
+                    )
+            elif isinstance(node, ast.Subscript):
+                node = node.value
+            else:
+                return None
+
+    def _call(self, call: ast.Call) -> None:
+        function = call.func
+        if not isinstance(function, ast.Attribute):
+            return
+        name = function.attr
+        if name == "load" or name in _DESCRIPTOR_LOADS:
+            self.counts["load"] += 1
+            self._access(call, function, writes=False)
+        elif name == "store" or name in _DESCRIPTOR_STORES:
+            self.counts["store"] += 1
+            self._access(call, function, writes=True)
+        elif name.startswith("atomic_"):
+            if name == "atomic_add":
+                self.counts["atomic_add"] += 1
+            self._access(call, function, writes=True)
+        elif name in _REDUCTIONS:
+            self.counts["reduction"] += 1
+
+    def _access(self, call: ast.Call, function: ast.Attribute, writes: bool) -> None:
+        in_module = isinstance(function.value, ast.Name) and function.value.id in ("tl", "triton")
+        if in_module and call.args:
+            address = call.args[0]
+        elif in_module:
+            address = next((w.value for w in call.keywords if w.arg == "pointer"), function.value)
+        else:
+            address = function.value  # a descriptor's own method
+        origin = self._origin(address)
+        if origin is None:
+            self.lost_address = True
+            return
+        access = self.accesses.setdefault(origin, Access())
+        index = self._text(address if in_module else call)
+        if not writes and _LOADED.search(index):
+            self.counts["indirect"] += 1
+        (access.writes if writes else access.reads)[index] = None
+
+    def _text(self, node: ast.expr) -> str:
+        if node.lineno == node.end_lineno:
+            line = self.lines[node.lineno - 1]
+            if line.isascii():  # the offsets are in bytes
+                return line[node.col_offset : node.end_col_offset]
+        return ast.unparse(node)
+
+
+def _chosen(node: ast.expr | None, keys: tuple[str, ...]) -> dict[str, Any]:
+    """The named entries of a dict literal: the others, which are most of it, are not read."""
+    if not isinstance(node, ast.Dict):
+        return {}
+    return {
+        key.value: literal(value)
+        for key, value in zip(node.keys, node.values, strict=True)
+        if isinstance(key, ast.Constant) and key.value in keys
+    }
+
+
+def _nodes(statements: list[ast.stmt]) -> Iterator[Any]:
+    """Every node but names and constants, statements in the order of the text."""
+    stack: list[ast.AST] = list(reversed(statements))
+    while stack:
+        node = stack.pop()
+        kind = type(node)
+        if kind in _LEAVES:
+            continue
+        yield node
+        fields = _FIELDS.get(kind)
+        for name in kind._fields[::-1] if fields is None else fields:
+            value = getattr(node, name, None)
+            if type(value) is list:
+                stack += [item for item in reversed(value) if isinstance(item, ast.AST)]
+            elif isinstance(value, ast.AST):
+                stack.append(value)
+
+
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Load, ast.Store})
+# The fields that hold nodes, last first, of the commonest kinds.
+_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
+    ast.Assign: ("value",),
+    ast.AnnAssign: ("value",),
+    ast.Expr: ("value",),
+    ast.Call: ("keywords", "args", "func"),
+    ast.keyword: ("value",),
+    ast.BinOp: ("right", "left"),
+    ast.Attribute: ("value",),
+    ast.Subscript: ("slice", "value"),
+    ast.Compare: ("comparators", "left"),
+}

@@ -1,0 +1,402 @@
+"""The wrapper function of a generated graph module: which buffer goes to which kernel.
+
+A module's ``call`` is straight-line Python. It is followed statement by statement, by `ast` and
+without running anything: what each name stands for (its shape and dtype), and what is launched
+with it.
+"""
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from instrumented_backend.kernels.provenance import Provenance, read_comment
+
+PIECE_LINES = 60  # of a function, parsed at a time
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size or an argument: ``exact`` where it is a number, ``hint`` what it was at compile time.
+
+    ``hint`` is for symbols: the value in the module's own benchmark inputs.
+    """
+
+    text: str
+    exact: int | None = None
+    hint: int | None = None
+
+    @property
+    def known(self) -> int | None:
+        return self.hint if self.exact is None else self.exact
+
+
+@dataclass
+class Tensor:
+    """A buffer, as far as the text tells; None is unknown. Two names may stand for one."""
+
+    name: str
+    shape: tuple[Size, ...] | None = None
+    dtype: str | None = None
+    parts: list["Tensor"] = field(default_factory=list)  # of a tuple that an op returned
+
+    @property
+    def numel(self) -> Size | None:
+        if self.shape is None:
+            return None
+        exact = [size.exact for size in self.shape]
+        known = [size.known for size in self.shape]
+        return Size(
+            " * ".join(size.text for size in self.shape) or "1",
+            None if None in exact else math.prod(exact),  # type: ignore[arg-type]
+            None if None in known else math.prod(known),  # type: ignore[arg-type]
+        )
+
+
+Value = Tensor | Size | None
+
+
+@dataclass
+class CallSite:
+    """One launch of a kernel, or one extern call."""
+
+    kernel: str
+    arguments: list[Value]
+    keywords: dict[str, Any]
+    result: Tensor | None
+    provenance: Provenance | None
+
+
+class Wrapper:
+    """Follows the functions of one graph module and lists their launches in `calls`."""
+
+    def __init__(self, kernels: Iterable[str]) -> None:
+        self.kernels = set(kernels)
+        self.calls: list[CallSite] = []
+        self._values: dict[str, Value] = {}
+        self._inputs: dict[str, Value] = {}
+        self._comment: Provenance | None = None
+
+    # --- What a module's benchmark harness tells ------------------------------------------------
+
+    def read_inputs(self, function: ast.FunctionDef) -> None:
+        """``get_args`` makes inputs of the graph's shapes and dtypes, its symbols as numbers."""
+        for statement in function.body:
+            if not isinstance(statement, ast.Assign):
+                continue
+            target, value = statement.targets[0], statement.value
+            if not isinstance(target, ast.Name):
+                continue
+            if isinstance(value, ast.Constant) and type(value.value) is int:
+                self._inputs[target.id] = Size(target.id, None, value.value)
+            elif isinstance(value, ast.Call) and _dotted(value.func) == "rand_strided":
+                tensor = self._allocated(target.id, value, 0, None)
+                dtype = next((word.value for word in value.keywords if word.arg == "dtype"), None)
+                tensor.dtype = _dtype(dtype)
+                self._inputs[target.id] = tensor
+
+    # --- Statements -----------------------------------------------------------------------------
+
+    def follow(self, statements: Iterable[ast.stmt], comments: dict[int, Provenance]) -> None:
+        """``comments`` has what the comment lines say, by line number."""
+        for statement in statements:
+            for line in [line for line in comments if line <= statement.lineno]:
+                self.say(comments.pop(line))
+            if isinstance(statement, ast.Assign):
+                self._assign(statement)
+            elif isinstance(statement, ast.Expr):
+                self._expression(statement.value)
+            else:
+                for block in ("body", "orelse", "finalbody"):
+                    self.follow(getattr(statement, block, ()), comments)
+
+    def say(self, provenance: Provenance) -> None:
+        """A comment was met: it is about the next launch."""
+        if self._comment is not None and not provenance.fx_nodes and not provenance.aten_ops:
+            provenance.fx_nodes = self._comment.fx_nodes
+            provenance.aten_ops = self._comment.aten_ops
+        if self._comment is not None:
+            provenance.source_lines = self._comment.source_lines + provenance.source_lines
+        self._comment = provenance
+
+    def _assign(self, statement: ast.Assign) -> None:
+        target, value = statement.targets[0], statement.value
+        if isinstance(target, ast.Tuple | ast.List):
+            names = [item.id for item in target.elts if isinstance(item, ast.Name)]
+            if isinstance(value, ast.Name) and value.id == "args":
+                for name in names:
+                    self._values[name] = self._input(name)
+            else:
+                result = self._expression(value)
+                parts = [Tensor(name) for name in names]
+                if isinstance(result, Tensor):
+                    result.parts += parts
+                self._values.update(zip(names, parts, strict=True))
+            return
+        if not isinstance(target, ast.Name):
+            self._expression(value)
+            return
+        result = self._expression(value)
+        if isinstance(result, Tensor) and result.name == "":
+            result.name = target.id
+        if isinstance(result, Size) and result.exact is None:
+            # `s77 = arg0_1`: what is known is known of the symbol.
+            result = Size(target.id, None, result.hint)
+        self._values[target.id] = result
+
+    def _input(self, name: str) -> Value:
+        known = self._inputs.get(name)
+        if isinstance(known, Tensor):
+            # Its shape is the one compiled for; an assertion in `call` may give it in symbols.
+            return Tensor(name, known.shape, known.dtype)
+        return known if known is not None else Tensor(name)
+
+    # --- Expressions ----------------------------------------------------------------------------
+
+    def _expression(self, node: ast.expr) -> Value:
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        if isinstance(node, ast.Name):
+            return self._values.get(node.id)
+        if isinstance(node, ast.Subscript):
+            whole = self._expression(node.value)
+            if isinstance(whole, Tensor):
+                part = Tensor("")
+                whole.parts.append(part)
+                return part
+            return None
+        return self._size(node)
+
+    def _call(self, call: ast.Call) -> Value:
+        name = _dotted(call.func)
+        if name is None:
+            # buf0.copy_(arg0_1, False); (f(...)).run(...)
+            return None
+        plain, _, method = name.rpartition(".")
+        if name in self.kernels or (method == "run" and plain in self.kernels):
+            self._launch(plain if name not in self.kernels else name, call, None)
+            return None
+        if name.startswith("empty_strided"):
+            return self._allocated("", call, 0, 2)
+        if name == "reinterpret_tensor" or name.endswith("._reinterpret_tensor"):
+            base = self._expression(call.args[0]) if call.args else None
+            view = self._allocated("", call, 1, None)
+            view.dtype = base.dtype if isinstance(base, Tensor) else None
+            view.name = base.name if isinstance(base, Tensor) else ""
+            return view
+        if name.endswith("alloc_from_pool"):
+            return self._allocated("", call, 3, 2)
+        if name.startswith("assert_size_stride"):
+            self._assertion(call, grouped=name.endswith("_grouped"))
+            return None
+        if name == "c_void_p" and call.args:
+            return self._expression(call.args[0])
+        if method == "data_ptr":
+            return self._values.get(plain)
+        if is_extern(name):
+            result = Tensor("")
+            self._launch(name, call, result)
+            return result
+        if method in ("size", "item", "stride"):
+            return Size(name)
+        return self._size(call)
+
+    def _allocated(self, name: str, call: ast.Call, shape: int, dtype: int | None) -> Tensor:
+        tensor = Tensor(name)
+        if len(call.args) > shape:
+            tensor.shape = self._shape(call.args[shape])
+        if dtype is not None and len(call.args) > dtype:
+            tensor.dtype = _dtype(call.args[dtype])
+        return tensor
+
+    def _shape(self, node: ast.expr) -> tuple[Size, ...] | None:
+        if not isinstance(node, ast.Tuple | ast.List):
+            return None
+        return tuple(self._size(item) for item in node.elts)
+
+    def _assertion(self, call: ast.Call, grouped: bool) -> None:
+        """``assert_size_stride(buf, shape, stride)``: the one place that has an input's shape."""
+        if len(call.args) < 2:
+            return
+        tensors, shapes = call.args[0], call.args[1]
+        pairs: Iterable[tuple[ast.expr, ast.expr]] = [(tensors, shapes)]
+        if grouped and isinstance(tensors, ast.Tuple) and isinstance(shapes, ast.Tuple):
+            pairs = zip(tensors.elts, shapes.elts, strict=False)
+        for tensor, shape in pairs:
+            value = self._values.get(tensor.id) if isinstance(tensor, ast.Name) else None
+            if isinstance(value, Tensor):
+                asserted = self._shape(shape)
+                value.shape = value.shape if asserted is None else asserted
+
+    def _launch(self, name: str, call: ast.Call, result: Tensor | None) -> None:
+        keywords: dict[str, Any] = {}
+        for word in call.keywords:
+            if word.arg == "out":
+                out = self._expression(word.value)
+                result = out if isinstance(out, Tensor) else result
+            elif word.arg is not None:
+                keywords[word.arg] = _constant(word.value)
+        arguments: list[Value] = []
+        for i, argument in enumerate(call.args):
+            if isinstance(argument, ast.List | ast.Tuple):
+                # A list of tensors, or of numbers such as a stride.
+                items = [self._expression(item) for item in argument.elts]
+                arguments.append(next((x for x in items if isinstance(x, Tensor)), None))
+                keywords[f"#{i}"] = _constant(argument)
+            else:
+                arguments.append(self._expression(argument))
+                if isinstance(argument, ast.Constant):
+                    keywords[f"#{i}"] = argument.value
+        provenance, self._comment = self._comment, None
+        self.calls.append(CallSite(name, arguments, keywords, result, provenance))
+
+    # --- Sizes ----------------------------------------------------------------------------------
+
+    def _size(self, node: ast.expr) -> Size:
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return Size(str(node.value), node.value)
+        text = node.id if isinstance(node, ast.Name) else ast.unparse(node)
+        return Size(text, None, self._hint(node))
+
+    def _hint(self, node: ast.expr) -> int | None:
+        """The value of an expression of symbols at the sizes that the module was compiled for."""
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int else None
+        if isinstance(node, ast.Name):
+            value = self._values.get(node.id)
+            return value.known if isinstance(value, Size) else None
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            operand = self._hint(node.operand)
+            return None if operand is None else -operand
+        if isinstance(node, ast.BinOp):
+            operation = _OPERATIONS.get(type(node.op))
+            left, right = self._hint(node.left), self._hint(node.right)
+            if operation is None or left is None or right is None:
+                return None
+            try:
+                return operation(left, right)
+            except (ArithmeticError, ValueError):
+                return None
+        if isinstance(node, ast.Call) and _dotted(node.func) in ("max", "min") and node.args:
+            values = [self._hint(argument) for argument in node.args]
+            known = [value for value in values if value is not None]
+            if len(known) == len(values):
+                return (max if _dotted(node.func) == "max" else min)(known)
+        return None
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.LShift: lambda left, right: left << min(right, 62),
+}
+
+_EXTERN = ("extern_kernels.", "aten.", "torch.ops.", "inductor_ops.", "_quantized.")
+_NO_KERNEL = (
+    "torch.ops.inductor._alloc_from_pool",
+    "torch.ops.inductor._reinterpret_tensor",
+    "inductor_ops._alloc_from_pool",
+    "inductor_ops._reinterpret_tensor",
+)
+
+
+def is_extern(name: str) -> bool:
+    """Does the wrapper call a kernel here that Inductor did not generate?"""
+    return name.startswith(_EXTERN) and name not in _NO_KERNEL
+
+
+def _dotted(node: ast.expr) -> str | None:
+    """``torch.ops.aten.mm.default`` as text; None for anything but names and dots."""
+    parts = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return None
+    return ".".join([node.id, *reversed(parts)])
+
+
+def _dtype(node: ast.expr | None) -> str | None:
+    """``torch.float32`` → ``float32``."""
+    return node.attr if isinstance(node, ast.Attribute) else None
+
+
+def _constant(node: ast.expr) -> Any:
+    """A literal's value; None for anything else."""
+    try:
+        return ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+# --- Text to statements -------------------------------------------------------------------------
+
+
+def comments_in(lines: list[str], first_line: int = 1) -> dict[int, Provenance]:
+    """What the comment lines say about the call below them, by line number."""
+    found: dict[int, Provenance] = {}
+    for i, line in enumerate(lines):
+        text = line.lstrip()
+        if text.startswith("#"):
+            provenance = read_comment(text)
+            if provenance is not None:
+                found[first_line + i] = provenance
+    return found
+
+
+def follow_function(wrapper: Wrapper, text: str, pause: Callable[[], None]) -> None:
+    """Follow a function given as text, a few dozen lines at a time; ``pause`` is called between.
+
+    Parsing the whole of a large one would keep every other thread waiting for tens of
+    milliseconds. Raises SyntaxError.
+    """
+    lines = text.split("\n")
+    try:
+        pieces = list(_pieces(lines[1:], pause))
+    except SyntaxError:
+        # A statement that runs over lines in a way that the pieces cut through.
+        indent = len(lines[0]) - len(lines[0].lstrip())
+        tree = ast.parse("\n".join(line[indent:] for line in lines))
+        pieces = [(tree, lines)]
+    for tree, piece in pieces:
+        body: list[ast.stmt] = tree.body
+        while len(body) == 1 and isinstance(body[0], ast.FunctionDef):
+            body = body[0].body
+        comments = comments_in(piece)
+        wrapper.follow(body, comments)
+        for provenance in comments.values():
+            wrapper.say(provenance)  # about the next piece's first launch
+        pause()
+
+
+def _pieces(lines: list[str], pause: Callable[[], None]) -> Iterable[tuple[ast.Module, list[str]]]:
+    """The lines of a function's body as modules of their own; the line of a ``with`` is dropped."""
+    piece: list[str] = []
+    base: int | None = None
+    for line in lines:
+        text = line.lstrip(" ")
+        indent = len(line) - len(text)
+        if not text or text.startswith("#"):
+            piece.append(text)
+            continue
+        if base is not None and (
+            indent < base or (indent == base and (len(piece) >= PIECE_LINES or _is_with(text)))
+        ):
+            yield ast.parse("\n".join(piece)), piece
+            pause()
+            piece, base = [], None
+        if base is None and _is_with(text):
+            continue
+        if base is None:
+            base = indent
+        piece.append(line[base:])
+    yield ast.parse("\n".join(piece)), piece
+
+
+def _is_with(text: str) -> bool:
+    return text.startswith("with ") and text.endswith(":")
