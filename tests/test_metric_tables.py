@@ -3,7 +3,6 @@
 import csv
 import json
 import re
-import textwrap
 import threading
 import types
 from collections import Counter
@@ -23,10 +22,12 @@ DATA = Path(__file__).parent / "data"
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
 
 # Trains a small net with a graph break and runs a function whose nodes share buffers that they
-# index differently. What Inductor's scheduler decided is recorded where it decides it, and printed.
+# index differently. What Inductor's scheduler decided is recorded where it decides it, and printed;
+# the code that Inductor made or loaded goes to stderr.
 PROGRAM = """
-import json
+import json, sys
 import torch
+from torch._inductor.graph import GraphLowering
 from torch._inductor.scheduler import Scheduler
 
 graphs, failures = [], []
@@ -42,6 +43,7 @@ def observed_decide(self, node1, node2, names):
     return reason
 
 Scheduler.__init__, Scheduler.decide_fusion_fail_reason = observed_init, observed_decide
+GraphLowering.save_output_code = lambda source: print(source, file=sys.stderr)
 
 class Net(torch.nn.Module):
     def __init__(self):
@@ -79,7 +81,8 @@ def counts(rows: list[dict[str, str]]) -> list[list[int]]:
 
 def test_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
     env = {
-        VARIABLE: "graph_stats, fusion_failure_due_to_indexing_mismatch,slow_fusion",
+        VARIABLE: "graph_stats, kernel_metadata,slow_fusion,"
+        "fusion_failure_due_to_indexing_mismatch",
         "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
     }
     cold = run_program(PROGRAM, env=env)
@@ -87,40 +90,62 @@ def test_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
     truth = json.loads(cold.stdout)
     # y = relu(I·1)·2 + 1 is 1·2 + 1 = 3 in each of the 64 places; the first result adds 64.
     assert truth["out"] == json.loads(warm.stdout)["out"] == [64 * 4, 64 * 3, 64 * 3]
-
-    # Two graphs round the break, each with a backward, and one of `mixed`.
-    assert len(truth["graphs"]) == 5
-    rows = table(tmp_path / "reports0", "graph_stats")
-    assert list(rows[0]) == ["graph_id", "num_nodes_before_fusion", "num_nodes_after_fusion"]
-    assert counts(rows) == truth["graphs"]
-
-    # A warm process schedules nothing; the numbers come from the cold one, the ids are its own.
-    assert json.loads(warm.stdout)["graphs"] == []
+    # A warm process schedules nothing.
+    assert json.loads(warm.stdout)["graphs"] == json.loads(warm.stdout)["failures"] == []
     assert warm.report["caches"]["graphs"]["hit"] == 3
-    again = counts(table(tmp_path / "reports1", "graph_stats"))
-    assert [row[0] for row in again] == [0, 1, 2, 3, 4]
-    assert Counter(map(tuple, (row[1:] for row in again))) == Counter(
-        map(tuple, (row[1:] for row in truth["graphs"]))
-    )
 
-    failures = table(tmp_path / "reports0", "fusion_failure_due_to_indexing_mismatch")
-    assert truth["failures"]
+    check_graph_stats(truth["graphs"], tmp_path / "reports0", tmp_path / "reports1")
+    check_kernels(cold.stderr, tmp_path / "reports0")
+    check_kernels(warm.stderr, tmp_path / "reports1")
+    # The same rows, in the order in which the graphs were loaded.
+    assert Counter(map(repr, table(tmp_path / "reports0", "kernel_metadata"))) == Counter(
+        map(repr, table(tmp_path / "reports1", "kernel_metadata"))
+    )
+    check_fusion_failures(truth["failures"], tmp_path / "reports0")
+    # The decisions of a compilation that did not happen are not repeated, as with Inductor.
+    assert {path.name for path in (tmp_path / "reports1").glob("metric_table_*")} == {
+        "metric_table_graph_stats.csv",
+        "metric_table_kernel_metadata.csv",
+    }
+    for finished in (cold, warm):
+        assert not [note for note in finished.report["notes"] if "lost" in note]
+    assert not list(tmp_path.glob("metric_table_*"))  # but in INSTRUMENTED_DIR
+
+
+def check_graph_stats(scheduled: list[list[int]], cold: Path, warm: Path) -> None:
+    # Two graphs round the break, each with a backward, and one of `mixed`.
+    assert len(scheduled) == 5
+    rows = table(cold, "graph_stats")
+    assert list(rows[0]) == ["graph_id", "num_nodes_before_fusion", "num_nodes_after_fusion"]
+    assert counts(rows) == scheduled
+    # On a warm cache the numbers are the cold process's; the ids count what was loaded.
+    again = counts(table(warm, "graph_stats"))
+    assert [row[0] for row in again] == [0, 1, 2, 3, 4]
+    assert sorted(row[1:] for row in again) == sorted(row[1:] for row in scheduled)
+
+
+def check_kernels(generated: str, folder: Path) -> None:
+    defined = re.findall(r"^(\w+) = async_compile\.cpp", generated, re.MULTILINE)
+    assert defined and generated.count("\nasync_compile.wait") == 5  # graphs
+    rows = table(folder, "kernel_metadata")
+    assert Counter(row["kernel_name"] for row in rows) == Counter(defined)
+    for row in rows:
+        code = Path(row["kernel_path"]).read_text()
+        assert f"{row['kernel_name']} = async_compile.cpp" in code
+        assert int(row["num_store"]) >= 1 and int(row["line_of_code"]) > 1
+
+
+def check_fusion_failures(decided: list[list[str]], folder: Path) -> None:
+    rows = table(folder, "fusion_failure_due_to_indexing_mismatch")
+    assert decided
     assert [
         [row["node1_name"], row["node2_name"], row["common_buffer_names"], row["failure_reason"]]
-        for row in failures
-    ] == truth["failures"]
-    for row in failures:
+        for row in rows
+    ] == decided
+    for row in rows:
         assert row["node1_name"] in Path(row["node1_debug_str"]).read_text()
         assert row["node2_name"] in Path(row["node2_debug_str"]).read_text()
         assert {int(row["pre_grad_graph_id"]), int(row["post_grad_graph_id"])} <= set(range(5))
-    # The decisions of a compilation that did not happen are not repeated, as with Inductor.
-    assert [path.name for path in (tmp_path / "reports1").glob("metric_table_*")] == [
-        "metric_table_graph_stats.csv"
-    ]
-
-    for finished in (cold, warm):
-        assert not [note for note in finished.report["notes"] if "metric" in note], finished.stderr
-        assert not list(tmp_path.glob("metric_table_*"))  # INSTRUMENTED_DIR is set
 
 
 def test_the_fx_graph_cache_alone(run_program: RunProgram, tmp_path: Path) -> None:
@@ -134,41 +159,6 @@ def test_the_fx_graph_cache_alone(run_program: RunProgram, tmp_path: Path) -> No
     assert json.loads(run_program(PROGRAM, env=env).stdout)["graphs"] == []
     # The same order: each backward is compiled, or looked up, when it first runs.
     assert counts(table(tmp_path / "reports1", "graph_stats")) == truth
-
-
-def test_kernel_metadata_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
-    """One row for each C++ kernel in the code that Inductor says it made or loaded."""
-    listen = """
-    from torch._inductor.graph import GraphLowering
-    sources = []
-    GraphLowering.save_output_code = sources.append
-    """
-    show = """
-    import sys
-    for source in sources:
-        print(source, file=sys.stderr)
-    """
-    program = textwrap.dedent(listen) + PROGRAM + textwrap.dedent(show)
-    env = {
-        VARIABLE: "kernel_metadata",
-        "INSTRUMENTED_TABLES": "none",
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
-    }
-    kept = []
-    for number in range(2):
-        done = run_program(program, env=env)
-        defined = re.findall(r"^(\w+) = async_compile\.cpp", done.stderr, re.MULTILINE)
-        assert defined and done.stderr.count("async_compile.wait") == 5  # graphs
-        rows = table(tmp_path / f"reports{number}", "kernel_metadata")
-        assert Counter(row["kernel_name"] for row in rows) == Counter(defined)
-        for row in rows:
-            code = Path(row["kernel_path"]).read_text()
-            assert f"{row['kernel_name']} = async_compile.cpp" in code
-            assert int(row["num_store"]) >= 1 and int(row["line_of_code"]) > 1
-        assert not [note for note in done.report["notes"] if "kernel_metadata" in note]
-        kept.append(rows)
-    # The same rows, in the order in which the graphs were loaded.
-    assert Counter(map(repr, kept[0])) == Counter(map(repr, kept[1]))
 
 
 SMALL = """
@@ -244,15 +234,9 @@ def test_what_cannot_be_written_is_lost_and_said_once(
     run_program: RunProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "metric_table_graph_stats.csv").mkdir()
-    done = run_program(
-        PROGRAM,
-        env={
-            VARIABLE: "graph_stats",
-            "INSTRUMENTED_DIR": None,
-            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
-        },
-    )
-    assert len(json.loads(done.stdout)["graphs"]) == 5
+    two_graphs = SMALL + SMALL.replace("+ 1", "+ 2").replace("import torch", "")
+    done = run_program(two_graphs, env={VARIABLE: "graph_stats", "INSTRUMENTED_DIR": None})
+    assert done.stdout == "3.0\n6.0\n"
     assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
 
 

@@ -59,16 +59,25 @@ class MetricTables:
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
         self._installed = False
+        self._installing = threading.Lock()
         self._thread = threading.local()
+
+    def after_fork(self) -> None:
+        """In the child: the lock may have been held by a thread that exists no more."""
+        self._installing = threading.Lock()
 
     def install(self, options: Mapping[str, Any]) -> None:
         """Put our tables into Inductor's registry if a compilation with ``options`` uses any."""
-        asked = torch_compat.metric_tables_asked(options)
-        if self._installed or not asked:
+        if self._installed or not torch_compat.metric_tables_asked(options):
             return
+        with self._installing:  # a second thread waits, for it would meet Inductor's own tables
+            if not self._installed:
+                self._patch()
+                self._installed = True
+
+    def _patch(self) -> None:
         from instrumented_backend import metrics
 
-        self._installed = True
         torch_compat.patch_metric_tables(
             lambda table: _InductorTable(
                 metrics.get_metric_table(table.table_name), self._failures, self._row_added
@@ -187,7 +196,10 @@ def _keep_graph_stats(key: str | None, rows: list[dict[str, Any]]) -> None:
 
 
 def _multi_kernel_row(call: Any, timings: list[float]) -> dict[str, Any]:
-    """A row of ``persistent_red_perf``: up to four kernels that compute the same, with their ms."""
+    """A row of ``persistent_red_perf``: kernels that compute the same, each with its ms.
+
+    The table has room for four.
+    """
     kernels = call.kernels
     row = {
         "size_hints": kernels[0].size_hints,

@@ -71,6 +71,7 @@ class Session:
         self._devices.clear()
         self.failures.after_fork()
         self.ledger.after_fork()
+        self._metric_tables.after_fork()
         self.reset()
 
     def _at_exit(self) -> None:
