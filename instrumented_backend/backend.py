@@ -22,7 +22,10 @@ from instrumented_backend.views.deliver import deliver
 
 _settings = settings.of_process()
 configure_logging(_settings.log)
-_session = Session(lambda report: deliver(report, _settings))
+_session = Session(
+    lambda report: deliver(report, _settings),
+    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+)
 
 
 class InstrumentedInductor(torch._TorchCompileInductorWrapper):

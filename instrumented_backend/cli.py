@@ -1,5 +1,6 @@
-"""The commands: ``instrumented-backend demo | run | show``."""
+"""The commands: ``instrumented-backend demo | run | show | kernels``."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from instrumented_backend import __version__, settings
 from instrumented_backend.records import Report, ReportError, read_report
 from instrumented_backend.script import Script, run_as_main
 from instrumented_backend.views.text import render
+
+MANY_FILES = 50  # more of them get a progress bar
 
 _VARIABLES = "\n".join(
     f"  {variable.name} (default: {variable.default or 'empty'})\n      {variable.meaning}"
@@ -100,6 +103,47 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
         if len(reports) > 1:
             click.echo(f"== rank {report.run['rank']}, pid {report.run['pid']}")
         click.echo(render(report, tables))
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, required=True, type=Path, metavar="PATH...")
+@click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="json and csv have every column.",
+)
+def kernels(paths: tuple[Path, ...], layout: str) -> None:
+    """Describe every kernel in generated code, on any machine.
+
+    PATH is a module that Inductor generated (of a graph, or of one kernel), or a folder of them,
+    such as an Inductor cache. The code is read, never run.
+
+    \b
+        instrumented-backend kernels /tmp/torchinductor_$USER
+        instrumented-backend kernels graph.py --format json
+    """
+    from instrumented_backend.kernels.collect import CollectError, collect, find_files
+    from instrumented_backend.views.kernels import render_kernels
+
+    gc.disable()  # syntax trees hold no cycles, and looking for some takes a third of the time
+    try:
+        files = find_files(paths)
+        if sys.stderr.isatty() and len(files) > MANY_FILES:
+            with click.progressbar(files, label="Reading", file=sys.stderr) as bar:
+                collected = collect(bar)
+        else:
+            collected = collect(files)
+    except CollectError as error:
+        raise click.UsageError(str(error)) from None
+    if not collected.kernels:
+        first = next(iter(collected.skipped.values()))
+        raise click.UsageError(f"no generated kernel found; {first}")
+    click.echo(render_kernels(collected.kernels, layout), nl=layout != "csv")
+    if collected.skipped:
+        click.echo(f"{len(collected.skipped)} files are no generated code: left out", err=True)
 
 
 def _read(path: Path) -> Report:

@@ -4,7 +4,6 @@ Units are in the names (``_s``, ``_us``, ``_bytes``). ``None`` is "unknown", and
 Nothing here imports torch, so that a saved report can be read on any machine.
 """
 
-import dataclasses
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -163,7 +162,11 @@ class Report:
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
-        return json.dumps(dataclasses.asdict(self), indent=1)
+        """One line for each section, and for each item of a section that is a list."""
+        sections = (
+            f" {json.dumps(section)}: {_lines(value)}" for section, value in vars(self).items()
+        )
+        return "{\n" + ",\n".join(sections) + "\n}"
 
     @classmethod
     def from_json(cls, text: str) -> "Report":
@@ -193,6 +196,13 @@ class Report:
             )
         except (TypeError, KeyError) as error:
             raise ReportError(f"damaged: {error}") from None
+
+
+def _lines(value: Any) -> str:
+    # Without an indent, which would take the json module's slow path.
+    if isinstance(value, list) and value:
+        return "[\n  " + ",\n  ".join(json.dumps(item, default=vars) for item in value) + "\n ]"
+    return json.dumps(value, default=vars)
 
 
 def _graph(data: dict[str, Any]) -> GraphRecord:

@@ -5,6 +5,7 @@ Each function says which torch versions its names hold for (2.11 to 2.15 unless 
 ``patch_*`` returns the function that undoes it.
 """
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
@@ -138,6 +139,72 @@ def patch_post_compile(loaded: Callable[[Any], None]) -> Undo:
         CompiledFxGraph.post_compile = original  # type: ignore[method-assign]
 
     return undo
+
+
+_SCHEDULINGS = {
+    "torch._inductor.codegen.cpp": "CppScheduling",
+    "torch._inductor.codegen.triton": "TritonScheduling",
+}
+
+
+def patch_kernel_definition(defined: Callable[[str, Any, Any], None]) -> None:
+    """Call ``defined(name, nodes, kernel)`` whenever Inductor has generated a kernel.
+
+    ``define_kernel`` is the last step at which a kernel's scheduler nodes are at hand. It is
+    patched once its module has been imported, which a warm cache never does. ``kernel`` is the
+    ``TritonKernel`` or its like; for C++ it is None.
+    """
+    for module_name, class_name in _SCHEDULINGS.items():
+        after_import(module_name, functools.partial(_patch_scheduling, class_name, defined))
+
+
+def _patch_scheduling(
+    class_name: str, defined: Callable[[str, Any, Any], None], module: ModuleType
+) -> None:
+    scheduling = getattr(module, class_name)
+    original = scheduling.define_kernel
+
+    @functools.wraps(original)
+    def define_kernel(self: Any, src_code: str, nodes: Any, kernel: Any = None) -> str:
+        name: str = original(self, src_code, nodes, kernel)
+        defined(name, nodes, kernel if class_name == "TritonScheduling" else None)
+        return name
+
+    scheduling.define_kernel = define_kernel
+
+
+def kernel_bytes(kernel: Any) -> int | None:
+    """The bytes that Inductor itself says a launch moves (its ``kernel_num_gb``), if it does."""
+    parts = getattr(kernel, "sub_kernels", None)
+    if parts:
+        counts = [kernel_bytes(part) for part in parts]
+        return None if None in counts else sum(count or 0 for count in counts)
+    estimate = getattr(kernel, "estimate_kernel_num_bytes", None)
+    return None if estimate is None else int(estimate())
+
+
+def kernel_origins(nodes: Iterable[Any]) -> Iterator[tuple[str | None, str, str | None]]:
+    """The ATen op, the FX node and the user's stack of each post-grad node that was fused."""
+    import torch
+
+    seen = set()
+    for item in nodes:
+        for node in item.get_nodes() if hasattr(item, "get_nodes") else ():
+            for origin in getattr(node.node, "origins", ()):
+                if origin.op != "call_function" or origin in seen:
+                    continue
+                seen.add(origin)
+                aten = origin.meta.get("original_aten")
+                if isinstance(aten, torch._ops.OpOverload):
+                    aten = aten._overloadpacket
+                elif is_higher_order(aten):
+                    aten = aten.name()
+                source = origin.meta.get("from_node")
+                yield (
+                    None if aten is None else str(aten),
+                    source[0].name if source else origin.name,
+                    origin.meta.get("stack_trace"),
+                )
 
 
 def is_output_code(compiled: Any) -> bool:

@@ -440,7 +440,7 @@ def test_compilations_on_several_threads_keep_apart(
     monkeypatch.setattr(
         metric_tables.side_files, "save", lambda _, key, data: kept.update({key: data})
     )
-    barrier = threading.Barrier(2)
+    barrier = threading.Barrier(2, timeout=20)
 
     @torch._inductor.config.patch(enabled_metric_tables="graph_stats")  # of its own thread
     def compile_one(number: int) -> None:

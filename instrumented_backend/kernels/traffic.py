@@ -15,6 +15,7 @@ from instrumented_backend.records import KernelRecord
 ESTIMATED = "estimated"
 INDUCTOR = "inductor"
 
+_FROM_CALL = "bytes: estimated, from the shapes at the call"
 _HINTED = "bytes: at the sizes that the graph was compiled with"
 _NO_CALL = "bytes unknown: no launch of it in this file"
 
@@ -70,6 +71,7 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
     if record.kernel_args_num_gb is not None:
         _take_inductors_figure(record)
         return
+    record.notes.append(_FROM_CALL)
     if hinted:
         record.notes.append(_HINTED)
     record.notes += _reasons(facts)
@@ -238,7 +240,7 @@ def _describe_extern_bytes(
     record.written_bytes = sum(count or 0 for count in written)
     record.total_bytes = record.read_bytes + record.written_bytes
     record.bytes_source = ESTIMATED
-    record.notes.append("bytes: each operand once")
+    record.notes.append("bytes: estimated, each operand once")
     every = [*tensors, *results]
     if any(tensor.numel is not None and tensor.numel.exact is None for tensor in every):
         record.notes.append(_HINTED)

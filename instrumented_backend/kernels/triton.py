@@ -296,9 +296,14 @@ class _Reader:
                 f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}"
             )
         if stores is not None and stores != record.num_store:
+            atomics = self.counts["atomic_add"]
+            reason = (
+                f"the {atomics} atomic adds too"
+                if atomics and stores == (record.num_store or 0) + atomics
+                else "those that it generated, before it removed or repeated any"
+            )
             record.notes.append(
-                f"{record.num_store} stores in the body; Inductor counts {stores}: those that it "
-                "generated, before it removed or repeated any"
+                f"{record.num_store} stores in the body; Inductor counts {stores}: {reason}"
             )
 
     def _category(self, record: KernelRecord) -> str:

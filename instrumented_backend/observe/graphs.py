@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
+from instrumented_backend.observe.generated import GeneratedCode
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
 
@@ -63,6 +64,7 @@ class ObservedGraph:
 
     def __init__(self) -> None:
         self.record = GraphRecord()
+        self.code: list[GeneratedCode] = []
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
         self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs

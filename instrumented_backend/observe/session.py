@@ -6,30 +6,37 @@ from contextlib import contextmanager
 from typing import Any
 
 from instrumented_backend import torch_compat
-from instrumented_backend.kernels.names import kernel_names
+from instrumented_backend.observe.codegen import CodegenFacts
 from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
 from instrumented_backend.observe.counters import CounterLedger
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.observe.snapshot import Started, assemble
-from instrumented_backend.records import CodeRecord, Report
+from instrumented_backend.records import Report
 
 MAX_GRAPHS = 10_000
+MAX_PARSING_AT_EXIT_S = 0.8
 
 
 class Session:
     """Owns the observers and turns what they keep into a `Report`."""
 
-    def __init__(self, deliver: Callable[[Report], None]) -> None:
-        """``deliver`` gets the report when the process ends, if there is anything in it."""
+    def __init__(self, deliver: Callable[[Report], None], wants_kernels: bool = True) -> None:
+        """``deliver`` gets the report when the process ends, if there is anything in it.
+
+        ``wants_kernels`` is False where it shows no more of the kernels than their number.
+        """
         self._deliver = deliver
+        self._wants_kernels = wants_kernels
         self._lock = threading.Lock()
         self._graphs: list[ObservedGraph] = []
         self._devices: dict[str, None] = {}  # kinds, in the order of their first use
-        self._languages: dict[str, str] = {}  # kernel name → language
         self.failures = Failures()
+        self._codegen = CodegenFacts(self.failures)
+        self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compile_log = CompileLog(
             self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
@@ -71,12 +78,13 @@ class Session:
         self._devices.clear()
         self.failures.after_fork()
         self.ledger.after_fork()
+        self._reader.after_fork()
         self._metric_tables.after_fork()
         self.reset()
 
     def _at_exit(self) -> None:
         with self.failures.guard("the report"):
-            report = self.report()
+            report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             if report.graphs or report.breaks:
                 self._deliver(report)
 
@@ -137,6 +145,11 @@ class Session:
         if not self._post_compile_patched:
             self._post_compile_patched = True
             torch_compat.patch_post_compile(self._code_loaded)
+            torch_compat.patch_kernel_definition(self._kernel_defined)
+
+    def _kernel_defined(self, name: str, nodes: Any, kernel: Any) -> None:
+        if self.ledger.current() is not None:  # or somebody else's, with plain Inductor
+            self._codegen.defined(name, nodes, kernel)
 
     def _code_loaded(self, compiled_graph: Any) -> None:
         graph = self.ledger.current()
@@ -148,33 +161,39 @@ class Session:
                 compiled_graph.current_callable = graph.backward(compiled_graph.current_callable)
         with self.failures.guard("generated code"):
             backward = is_backward or graph.record.direction == "backward"
-            graph.record.code.append(self._read_code(compiled_graph, backward))
+            self._read_code(graph, compiled_graph, "backward" if backward else "forward")
         with self.failures.guard("metric tables"):
             self._metric_tables.code_loaded(compiled_graph)
 
-    def _read_code(self, compiled_graph: Any, is_backward: bool) -> CodeRecord:
-        code = CodeRecord(
-            direction="backward" if is_backward else "forward",
-            path=torch_compat.code_path(compiled_graph),
-            kernels=None,
-        )
-        kernels = kernel_names(compiled_graph.source_code)
-        code.kernels = [kernel.name for kernel in kernels]
-        self._languages.update((kernel.name, kernel.language) for kernel in kernels)
-        return code
+    def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
+        path = torch_compat.code_path(compiled_graph)
+        code = GeneratedCode(compiled_graph, path, direction)
+        self._codegen.file(path, [kernel.name for kernel in code.names])
+        graph.code.append(code)
+        self._reader.read(code, compiled_graph)
 
     def report(self) -> Report:
         """Everything observed so far, as plain data that later events don't change."""
+        return self._report(None)
+
+    def _report(self, parsing_limit_s: float | None) -> Report:
+        """``parsing_limit_s`` bounds the time for generated code that has not been parsed yet."""
         with self.failures.guard("counters"):
             self.ledger.settle()
         with self._lock:
             graphs = list(self._graphs)
             devices = list(self._devices)
+        codes = [code for graph in graphs for code in graph.code]
+        unread = self._reader.finish(codes, parsing_limit_s)
+        if unread and self._wants_kernels:
+            self.failures.note(
+                f"the kernels of {unread} graphs are listed by name only: no time at exit; "
+                "the command `kernels` reads their modules"
+            )
         return assemble(
             graphs=graphs,
             log=self.compile_log,
             outside=self.ledger.outside,
-            languages=self._languages,
             devices=devices,
             started=self._started,
             notes=self.failures.notes,

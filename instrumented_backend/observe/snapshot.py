@@ -6,7 +6,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -37,7 +37,6 @@ def assemble(
     graphs: Iterable[ObservedGraph],
     log: CompileLog,
     outside: Counts,
-    languages: dict[str, str],
     devices: Iterable[str],
     started: Started,
     notes: list[str],
@@ -75,12 +74,7 @@ def assemble(
             "pct_time": None,
         },
         graphs=records,
-        kernels=[
-            KernelRecord(name, languages[name], record.graph, code.direction, code.path)
-            for record in records
-            for code in record.code
-            for name in code.kernels or ()
-        ],
+        kernels=[kernel for graph, record in shown for kernel in _kernels(graph, record.graph)],
         ops={"captured": None, "eager": None, "missing": None},
         breaks=breaks,
         recompiles=list(log.recompiles),
@@ -96,8 +90,16 @@ def assemble(
     )
 
 
+def _kernels(graph: ObservedGraph, number: int | None) -> Iterator[KernelRecord]:
+    for code in list(graph.code):
+        for kernel in code.kernels():
+            kernel.graph = number
+            yield kernel
+
+
 def _graph_record(graph: ObservedGraph) -> GraphRecord:
     record = copy.deepcopy(graph.record)
+    record.code = [code.record for code in list(graph.code)]
     record.calls = graph.calls.value
     record.backward_calls = graph.backward_calls.value
     counts, _ = graph.counts()

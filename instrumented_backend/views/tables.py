@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend.records import GraphRecord, Report
+from instrumented_backend.records import GraphRecord, KernelRecord, Report
 
 Row = dict[str, Any]
 
@@ -96,16 +96,45 @@ def _missing(report: Report) -> list[Row]:
 
 
 def _kernels(report: Report) -> list[Row]:
-    return [
-        {
-            "kernel_name": kernel.kernel_name,
-            "language": kernel.language,
-            "graph": kernel.graph,
-            "direction": kernel.direction,
-            "kernel_path": kernel.path,
-        }
-        for kernel in report.kernels
-    ]
+    return [kernel_row(kernel) for kernel in report.kernels]
+
+
+def kernel_row(kernel: KernelRecord) -> Row:
+    """All of a record, with what a terminal has room for first."""
+    return {
+        "kernel_name": kernel.kernel_name,
+        "kernel_category": kernel.kernel_category,
+        "graph": kernel.graph,
+        "calls": kernel.calls,
+        "num_load": kernel.num_load,
+        "num_store": kernel.num_store,
+        "moved_gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
+        "bytes_source": kernel.bytes_source,
+        **{
+            name: _flat(value)
+            for name, value in vars(kernel).items()
+            if name not in ("total_bytes", "path")
+        },
+        "total_bytes": kernel.total_bytes,
+        "graph_path": kernel.path,
+    }
+
+
+def _flat(value: Any) -> Any:
+    """A list or a mapping as the text of one cell."""
+    if isinstance(value, dict):
+        return "; ".join(f"{key}: {_flat(item)}" for key, item in value.items()) or None
+    if isinstance(value, list):
+        return "; ".join(map(str, value)) or None
+    return value
+
+
+_KERNEL_COLUMNS = frozenset(
+    {
+        *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
+        *("moved_gb", "bytes_source"),
+    }
+)
 
 
 def _counters(report: Report) -> list[Row]:
@@ -169,7 +198,12 @@ TABLES = {
         Table("breaks", "What ended a graph (break) or left a function eager (skipped)", _breaks),
         Table("recompiles", "Functions compiled again, and the guard that failed", _recompiles),
         Table("missing", "Eager ops between the graphs", _missing),
-        Table("kernels", "Generated kernels", _kernels, frozenset({"kernel_path"})),
+        Table(
+            "kernels",
+            "Generated kernels and extern calls (moved: read and written by one launch)",
+            _kernels,
+            frozenset(kernel_row(KernelRecord("", ""))) - _KERNEL_COLUMNS,
+        ),
         Table("counters", "Counters moved by each graph's compilation", _counters),
         Table("caches", "Where each graph's code came from", _caches),
         Table(

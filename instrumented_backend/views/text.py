@@ -8,7 +8,7 @@ from typing import Any
 from tabulate import tabulate
 
 from instrumented_backend.records import BreakRecord, Report
-from instrumented_backend.views.tables import TABLES, Row
+from instrumented_backend.views.tables import TABLES, Row, Table
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
@@ -61,11 +61,12 @@ def _captured(summary: dict[str, Any]) -> str:
 def _compile_line(report: Report) -> str:
     graphs = report.caches["graphs"]
     cached = f"{graphs['hit']} of {_count(len(report.graphs), 'graph')} from the cache"
+    generated = sum(kernel.language != "extern" for kernel in report.kernels)
     if graphs["bypass"]:
         cached += f" ({graphs['bypass']} could not be cached)"
     return (
         f"compiled in {_seconds(report.compile['total_s'])}"
-        f"{_phases(report.compile['phases'])} · {_count(len(report.kernels), 'kernel')} · {cached}"
+        f"{_phases(report.compile['phases'])} · {_count(generated, 'kernel')} · {cached}"
     )
 
 
@@ -108,10 +109,14 @@ def _next_step(report: Report) -> str:
 
 def _table(report: Report, name: str, width: int) -> str:
     table = TABLES[name]
-    rows = table.rows(report)
+    return render_rows(table, table.rows(report), width, MAX_ROWS)
+
+
+def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str:
+    """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
-    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:MAX_ROWS]]
+    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:max_rows]]
     columns = [column for column in _shown_columns(shown) if column not in table.only_in_files]
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
@@ -124,7 +129,7 @@ def _table(report: Report, name: str, width: int) -> str:
         maxcolwidths=widths,
         colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
     )
-    more = f"\n... {len(rows) - MAX_ROWS} more rows in the report" if len(rows) > MAX_ROWS else ""
+    more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
 
 
@@ -139,6 +144,8 @@ def _cell(column: str, value: Any) -> str:
         return ""
     if column.endswith("_s"):
         return f"{value:.2f}"
+    if column.endswith("_gb"):
+        return f"{value:.3g}" if value >= 1e-4 or not value else f"{value:.1e}"
     if column == "where":
         file, _, line = value.rpartition(":")
         return _short_path(file, line)
@@ -148,12 +155,14 @@ def _cell(column: str, value: Any) -> str:
 def _header(column: str) -> str:
     """``compile_s`` → ``compile (s)``."""
     words = column.replace("_", " ")
+    if column.endswith("_gb"):
+        return f"{words[:-3]} (GB)"
     return f"{words[:-2]} (s)" if column.endswith("_s") else words
 
 
 def _numeric(cells: list[list[str]], column: int) -> bool:
     values = [row[column] for row in cells if row[column]]
-    return all(value.replace(".", "", 1).isdigit() for value in values)
+    return all(value.replace(".", "", 1).replace("e-", "", 1).isdigit() for value in values)
 
 
 def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:

@@ -1,0 +1,106 @@
+"""Generated modules on disk: a file, a folder, an Inductor cache."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from instrumented_backend.kernels.parse import ParseError, parse_module
+from instrumented_backend.kernels.sidecar import add_sidecar
+from instrumented_backend.records import KernelRecord
+
+MAX_FILE_BYTES = 16_000_000  # Inductor's largest modules have a few megabytes
+
+
+class CollectError(ValueError):
+    """A path cannot be read as generated code; the message is one line with the path in it."""
+
+
+@dataclass
+class Collected:
+    """The kernels of some files; ``skipped`` says why a file in a folder gave none."""
+
+    kernels: list[KernelRecord] = field(default_factory=list)
+    skipped: dict[Path, str] = field(default_factory=dict)
+
+
+def find_files(paths: Iterable[Path]) -> list[tuple[Path, bool]]:
+    """The files to read, each with whether it was named itself; of a folder, all ``*.py`` below.
+
+    Raises `CollectError` for a path that is not there, or a folder with no such file.
+    """
+    files: dict[Path, bool] = {}
+    for path in paths:
+        if path.is_dir():
+            found = sorted(_python_files(path))
+            if not found:
+                raise CollectError(f"{path}: no Python file in this folder or below it")
+            for file in found:
+                files.setdefault(file, False)
+        elif path.exists():
+            files[path] = True
+        else:
+            raise CollectError(f"{path}: no such file or folder")
+    return list(files.items())
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    for base, _, names in os.walk(folder):
+        for name in names:
+            if name.endswith(".py"):
+                yield Path(base, name)
+
+
+def collect(files: Iterable[tuple[Path, bool]]) -> Collected:
+    """Read the files that `find_files` found.
+
+    Raises `CollectError` for a file that was named and cannot be read; one that was only found
+    in a folder is skipped.
+    """
+    collected = Collected()
+    for path, named in files:
+        try:
+            collected.kernels += read_file(path)
+        except CollectError as error:
+            if named:
+                raise
+            collected.skipped[path] = str(error)
+    collected.kernels = list(_without_copies(collected.kernels))
+    return collected
+
+
+def read_file(path: Path) -> list[KernelRecord]:
+    """The kernels of one module; raises `CollectError`."""
+    try:
+        size = path.stat().st_size
+        if size > MAX_FILE_BYTES:
+            raise CollectError(
+                f"{path}: {size / 1e6:.0f} MB are too much for a generated module "
+                f"(at most {MAX_FILE_BYTES / 1e6:.0f} MB are read)"
+            )
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise CollectError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CollectError(f"{path}: not text") from None
+    if "\0" in text:
+        raise CollectError(f"{path}: not text")
+    try:
+        kernels = parse_module(text, str(path))
+    except ParseError as error:
+        raise CollectError(f"{path}: {error}") from None
+    add_sidecar(kernels, str(path))
+    return kernels
+
+
+def _without_copies(kernels: list[KernelRecord]) -> Iterator[KernelRecord]:
+    """A cache has a Triton kernel twice: in its graph's module, which says more, and in its own."""
+    in_graphs = {
+        os.path.basename(kernel.kernel_path)
+        for kernel in kernels
+        if kernel.path is not None and kernel.kernel_path is not None
+    }
+    for kernel in kernels:
+        own_module = kernel.path is None and kernel.kernel_path is not None
+        if not own_module or os.path.basename(kernel.kernel_path or "") not in in_graphs:
+            yield kernel

@@ -1,0 +1,67 @@
+"""What only the code generator knows of a kernel: collected while a cold run compiles."""
+
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.kernels.sidecar import Facts, write_sidecar
+from instrumented_backend.observe.failures import Failures
+
+MAX_ITEMS = 100  # of ops, nodes or lines of one kernel
+
+
+class CodegenFacts:
+    """Collects the facts of the kernels that each thread generates, and files them by graph."""
+
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
+        self._pending = threading.local()
+
+    def defined(self, name: str, nodes: Any, kernel: Any) -> None:
+        """Inductor has generated a kernel."""
+        with self._failures.guard("a kernel's origins"):
+            if not hasattr(self._pending, "kernels"):
+                self._pending.kernels = {}
+            facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
+            if kernel is not None:
+                facts["total_bytes"] = torch_compat.kernel_bytes(kernel)
+
+    def file(self, path: str, names: Iterable[str]) -> None:
+        """Keep what was collected on this thread for the graph whose module is ``path``."""
+        pending: dict[str, Facts] = getattr(self._pending, "kernels", {})
+        self._pending.kernels = {}
+        facts = {name: pending[name] for name in names if name in pending}
+        if not facts:
+            return  # loaded from a cache, or with no kernel of Inductor's
+        try:
+            write_sidecar(path, facts)
+        except OSError as error:
+            self._failures.note(f"warm runs will not know the kernels' origins: {error}")
+
+
+def _origins(nodes: Any) -> Facts:
+    aten_ops: dict[str, None] = {}
+    fx_nodes: dict[str, None] = {}
+    source_lines: dict[str, None] = {}
+    for aten, fx_node, stack in torch_compat.kernel_origins(nodes):
+        if aten is not None:
+            aten_ops.setdefault(aten)
+        fx_nodes.setdefault(fx_node)
+        line = innermost_line(stack)
+        if line is not None:
+            source_lines.setdefault(line)
+    return {
+        "aten_ops": list(aten_ops)[:MAX_ITEMS],
+        "fx_nodes": list(fx_nodes)[:MAX_ITEMS],
+        "source_lines": list(source_lines)[:MAX_ITEMS],
+    }
+
+
+def innermost_line(stack: str | None) -> str | None:
+    """Of a formatted stack, ``/path/model.py:12``: the last frame, where the op was called."""
+    if not stack:
+        return None
+    file, separator, rest = stack.rpartition('File "')[2].partition('", line ')
+    number = rest.partition(",")[0].strip()
+    return f"{file}:{number}" if separator and number.isdigit() else None
