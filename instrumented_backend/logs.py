@@ -16,9 +16,13 @@ class _StderrUnlessConfigured(logging.StreamHandler):  # type: ignore[type-arg]
 
 
 def configure_logging(level: str) -> None:
-    """Set the level of the ``instrumented_backend`` logger and let its lines reach stderr."""
+    """Let the lines of the ``instrumented_backend`` logger reach stderr, from ``level`` up.
+
+    A level that the program has set itself stays.
+    """
     logger = logging.getLogger(LOGGER)
-    logger.setLevel(level.upper())
+    if logger.level == logging.NOTSET:
+        logger.setLevel(level.upper())
     handler = _StderrUnlessConfigured()
     handler.setFormatter(logging.Formatter("instrumented: %(levelname)s: %(message)s"))
     logger.addHandler(handler)

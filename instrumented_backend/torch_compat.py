@@ -147,30 +147,44 @@ _SCHEDULINGS = {
 }
 
 
-def patch_kernel_definition(defined: Callable[[str, Any, Any], None]) -> None:
+def patch_kernel_definition(defined: Callable[[str, Any, Any], None]) -> Undo:
     """Call ``defined(name, nodes, kernel)`` whenever Inductor has generated a kernel.
 
     ``define_kernel`` is the last step at which a kernel's scheduler nodes are at hand. It is
     patched once its module has been imported, which a warm cache never does. ``kernel`` is the
     ``TritonKernel`` or its like; for C++ it is None.
     """
+    undos: list[Undo] = []
+
+    def patch(class_name: str, module: ModuleType) -> None:
+        undos.append(_patch_scheduling(getattr(module, class_name), defined))
+
     for module_name, class_name in _SCHEDULINGS.items():
-        after_import(module_name, functools.partial(_patch_scheduling, class_name, defined))
+        after_import(module_name, functools.partial(patch, class_name))
+
+    def undo() -> None:
+        for one in undos:
+            one()
+
+    return undo
 
 
-def _patch_scheduling(
-    class_name: str, defined: Callable[[str, Any, Any], None], module: ModuleType
-) -> None:
-    scheduling = getattr(module, class_name)
+def _patch_scheduling(scheduling: Any, defined: Callable[[str, Any, Any], None]) -> Undo:
     original = scheduling.define_kernel
 
     @functools.wraps(original)
     def define_kernel(self: Any, src_code: str, nodes: Any, kernel: Any = None) -> str:
         name: str = original(self, src_code, nodes, kernel)
-        defined(name, nodes, kernel if class_name == "TritonScheduling" else None)
+        # For C++ the third argument is something else: the kernel's arguments.
+        defined(name, nodes, kernel if scheduling.__name__ == "TritonScheduling" else None)
         return name
 
     scheduling.define_kernel = define_kernel
+
+    def undo() -> None:
+        scheduling.define_kernel = original
+
+    return undo
 
 
 def kernel_bytes(kernel: Any) -> int | None:

@@ -57,7 +57,7 @@ def test_results_and_report(fresh: None, one_thread: None, name: str, training: 
         for code in graph.code:
             assert code.path is not None
             assert code.kernels == kernels_in(code.path)
-    assert [k.kernel_name for k in report.kernels] == [
+    assert [k.kernel_name for k in report.kernels if k.language != "extern"] == [
         name for graph in report.graphs for code in graph.code for name in kernels_in(code.path)
     ]
     assert not [note for note in report.notes if note.startswith("lost")]

@@ -8,7 +8,7 @@ from instrumented_backend.observe.failures import MAX_NOTES, Failures
 PROGRAM = """
     import sys, torch
     from instrumented_backend import torch_compat
-    from instrumented_backend.observe import counters, compile_log, exit, graphs, session
+    from instrumented_backend.observe import counters, compile_log, exit, generated, graphs, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -31,7 +31,8 @@ INJECTIONS = {
     "metrics": "torch_compat.metric_values = fail",
     "post_compile": "torch_compat.patch_post_compile = fail",
     "backward region": "torch_compat.is_backward_code = fail",
-    "generated code": "session.kernel_names = fail",
+    "generated code": "generated.kernel_names = fail",
+    "kernels": "generated.parse_module = fail",
     "code path": "torch_compat.code_path = fail",
     "forward region": "graphs.ObservedGraph.forward = fail",
     "exit": "exit.ExitHooks.install = fail",

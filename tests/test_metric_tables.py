@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import kernel_data
 import pytest
 import torch
 from conftest import RunProgram
@@ -18,7 +19,6 @@ from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.metric_tables import MetricTables
 
-DATA = Path(__file__).parent / "data"
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
 
 # Trains a small net with a graph break and runs a function whose nodes share buffers that they
@@ -391,8 +391,8 @@ def test_a_kernel_is_logged_once(
     """From its graph's code; from what codegen logged, where that code does not tell of it."""
     from torch._inductor import metrics
 
-    graph = types.SimpleNamespace(source_code=(DATA / "user_triton.graph1.py").read_text())
-    kernel = (DATA / "reduction.kernel1.py").read_text()
+    graph = types.SimpleNamespace(source_code=kernel_data.modules()["plain/user_triton.graph1.py"])
+    kernel = kernel_data.modules()["plain/reduction.kernel1.py"]
     monkeypatch.setattr(torch_compat, "code_path", lambda graph: "/graph.py")
     monkeypatch.setattr(torch_compat, "fx_graph_key", lambda graph: None)
     # Of a compilation that nobody observes: at once.

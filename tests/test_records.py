@@ -144,3 +144,19 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
     for path in (tmp_path / "none.json", tmp_path):
         with pytest.raises(ReportError, match=f"{path}: cannot be read: "):
             read_report(path)
+
+
+def test_a_report_of_an_earlier_release_is_read() -> None:
+    """Its kernels have a name, a language, a place and nothing else."""
+    data = json.loads(sample().to_json())
+    keys = ("kernel_name", "language", "graph", "direction", "path")
+    data["kernels"] = [{key: data["kernels"][0][key] for key in keys}]
+    (kernel,) = Report.from_json(json.dumps(data)).kernels
+    assert kernel == sample().kernels[0]
+
+
+def test_every_item_of_a_list_has_a_line() -> None:
+    report = sample()
+    report.kernels *= 3
+    lines = report.to_json().splitlines()
+    assert sum('"kernel_name"' in line for line in lines) == 3

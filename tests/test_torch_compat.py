@@ -270,3 +270,39 @@ def test_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_compat.rank() == 0
     monkeypatch.setenv("RANK", "3")
     assert torch_compat.rank() == 3
+
+
+def test_a_kernels_definition_can_be_watched() -> None:
+    """Its name, and what its nodes were made from; undone afterwards."""
+    from torch._inductor.codegen.cpp import CppScheduling
+
+    before = CppScheduling.define_kernel
+    defined: list[tuple[str, list[Any], Any]] = []
+    undo = torch_compat.patch_kernel_definition(
+        lambda name, nodes, kernel: defined.append(
+            (name, list(torch_compat.kernel_origins(nodes)), kernel)
+        )
+    )
+    try:
+        torch._dynamo.reset()
+        with torch._inductor.config.patch(force_disable_caches=True):
+            torch.compile(lambda x: (x.cos() * 5).sum())(torch.ones(30))
+    finally:
+        undo()
+    assert CppScheduling.define_kernel is before
+    ((name, origins, kernel),) = defined
+    assert name == "cpp_fused_cos_mul_sum_0" and kernel is None
+    assert {aten for aten, _, _ in origins} == {"aten.cos", "aten.mul", "aten.sum"}
+    assert {node for _, node, _ in origins} == {"cos", "mul", "sum_1"}
+    assert all(stack and __file__ in stack for _, _, stack in origins)
+
+
+def test_inductors_own_bytes_of_a_kernel() -> None:
+    """The method is there; what it says is checked on a GPU, where Triton kernels are."""
+    from torch._inductor.codegen.simd import SIMDKernel
+
+    assert callable(SIMDKernel.estimate_kernel_num_bytes)
+    part = types.SimpleNamespace(estimate_kernel_num_bytes=lambda: 12.0)
+    assert torch_compat.kernel_bytes(part) == 12
+    assert torch_compat.kernel_bytes(types.SimpleNamespace(sub_kernels=[part, part])) == 24
+    assert torch_compat.kernel_bytes(types.SimpleNamespace()) is None

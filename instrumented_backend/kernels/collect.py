@@ -89,7 +89,8 @@ def read_file(path: Path) -> list[KernelRecord]:
         kernels = parse_module(text, str(path))
     except ParseError as error:
         raise CollectError(f"{path}: {error}") from None
-    add_sidecar(kernels, str(path))
+    if any(kernel.path is not None for kernel in kernels):
+        add_sidecar(kernels, str(path))
     return kernels
 
 

@@ -202,6 +202,10 @@ class _Reader:
             while self._loops and depth <= self._loops[-1].depth and "}" in line:
                 self._loops.pop()
 
+    def _data_loop(self) -> int:
+        """The innermost loop over the data: lanes of one vector have loops of their own."""
+        return next((loop.number for loop in reversed(self._loops) if loop.variable), 0)
+
     def _outer(self) -> int:
         return self._loops[0].number if self._loops else 0
 
@@ -224,7 +228,7 @@ class _Reader:
                 index = after[1:].partition(",")[0].strip()
             if index is None:
                 continue  # handed on as it is
-            where = (self._loops[-1].number if self._loops else 0, name, index)
+            where = (self._data_loop(), name, index)
             access = self.accesses[name]
             points = self._points()
             if "atomic_add" in before:
@@ -286,5 +290,5 @@ def _stores(before: str, rest: str) -> bool:
         rest = rest.lstrip()
         return rest.startswith(("= ", "+=", "-=", "*="))
     if "transpose_mxn" in before:
-        return "," in before.rpartition("(")[2] or "," in before.partition("(")[2]
+        return not before.endswith("(")  # the first argument is the source
     return False

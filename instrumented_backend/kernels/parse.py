@@ -17,13 +17,7 @@ from instrumented_backend.kernels.traffic import (
     extern_record,
     without_launch,
 )
-from instrumented_backend.kernels.wrapper import (
-    CallSite,
-    Tensor,
-    Wrapper,
-    comments_in,
-    follow_function,
-)
+from instrumented_backend.kernels.wrapper import CallSite, Tensor, Wrapper, pieces_of
 from instrumented_backend.records import KernelRecord
 
 _LANGUAGES = {
@@ -209,24 +203,58 @@ def _follow(
     pause: Callable[[], None],
 ) -> str | None:
     """Follow every function that may launch kernels; returns what could not be read, or None."""
-    segments = list(_segments(rest))
     try:
-        for segment in segments:
-            if segment.startswith(("def get_args(", "def benchmark_compiled_module(")):
-                wrapper.read_inputs(_function(segment))
+        try:
+            inputs, functions = _functions(rest, pause)
+        except SyntaxError:
+            # A statement has a line that is not indented. Now in one go.
+            inputs, functions = _functions_of(ast.parse(rest), rest.split("\n"))
+        subgraphs = _functions_of(tree, lines)[1]
+        for function in inputs:
+            wrapper.read_inputs(function)
+        for pieces in (subgraphs, functions):
+            for statements, piece in pieces:
+                wrapper.follow_piece(statements, piece)
                 pause()
-        for statement in tree.body:
-            if isinstance(statement, ast.FunctionDef) and _takes_args(statement):
-                body = lines[statement.lineno - 1 : statement.end_lineno]
-                wrapper.follow(statement.body, comments_in(body, statement.lineno))
-                pause()
-        for segment in segments:
-            for function in _functions_in(segment):
-                follow_function(wrapper, function, pause)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = _syntax(error) if isinstance(error, SyntaxError) else str(error)
         return f"the calls are unknown: the wrapper is {what}"
     return None
+
+
+Piece = tuple[list[ast.stmt], list[str]]  # statements, and the lines that they count from
+
+
+def _functions(text: str, pause: Callable[[], None]) -> tuple[list[ast.FunctionDef], list[Piece]]:
+    """The functions that make the graph's inputs, and those that run it, in pieces."""
+    inputs: list[ast.FunctionDef] = []
+    functions: list[Piece] = []
+    for segment in _segments(text):
+        if segment.startswith(_INPUTS):
+            inputs += [
+                node for node in ast.parse(segment).body if isinstance(node, ast.FunctionDef)
+            ]
+            pause()
+        for function in _functions_in(segment):
+            functions += pieces_of(function, pause)
+    return inputs, functions
+
+
+def _functions_of(tree: ast.Module, lines: list[str]) -> tuple[list[ast.FunctionDef], list[Piece]]:
+    """The same of a module that has been parsed."""
+    inputs: list[ast.FunctionDef] = []
+    functions: list[Piece] = []
+    for statement in tree.body:
+        for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            if f"def {node.name}(" in _INPUTS:
+                inputs.append(node)
+            elif any(argument.arg == "args" for argument in node.args.args):
+                # Lines before it would bring their comments along.
+                own = ["" for _ in lines[: node.lineno]] + lines[node.lineno : node.end_lineno]
+                functions.append((node.body, own))
+    return inputs, functions
 
 
 def _segments(text: str) -> Iterator[str]:
@@ -241,16 +269,7 @@ def _segments(text: str) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _function(segment: str) -> ast.FunctionDef:
-    statement = ast.parse(segment).body[0]
-    assert isinstance(statement, ast.FunctionDef)
-    return statement
-
-
-def _takes_args(function: ast.FunctionDef) -> bool:
-    return any(argument.arg == "args" for argument in function.args.args)
-
-
+_INPUTS = ("def get_args(", "def benchmark_compiled_module(")
 _DEFINITION = re.compile(r" *(?:async )?def (\w+)\((?:self, )?args\)")
 
 

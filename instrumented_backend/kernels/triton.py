@@ -2,6 +2,7 @@
 
 import ast
 import re
+import string
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,14 +21,17 @@ CATEGORIES = (
     "user_autotune",
     "fixed_config",
 )
-_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"
-_IDENTIFIER_START = frozenset(_LETTERS)
-_STATEMENT_END = frozenset(_LETTERS + "0123456789)]")
-# Words of the lines that are read; "arg_" is what a template calls its pointers.
-_MATTERS = (
-    *("load", "store", "atomic", "numel", "ptr", "desc", "arg_", "for ", "lambda"),
-    *("helpers", "tl.sum", "tl.max", "tl.min", "reduce", '"', "'", "\\", "#", ";"),
+_STATEMENT_END = frozenset(string.ascii_letters + string.digits + "_)]")
+_META_KEYS = (
+    *("grid_type", "mutated_arg_names", "num_load", "num_store", "num_reduction"),
+    *("kernel_num_gb", "kernel_flop", "combo_grid_meta"),
 )
+# Words of the lines that are read; "arg_" is what a template calls its pointers.
+_MATTERS = re.compile(
+    r"load|store|atomic|ptr|desc|arg_|for |lambda|helpers|tl\.sum|tl\.max|tl\.min|reduce"
+    r"|[\"'\\#;]"
+)
+_BRACKET = re.compile(r"[\[\](){}]")
 _BENCHMARK_MAIN = "\n\n\ndef get_args():\n"
 
 _DTYPES = {
@@ -87,34 +91,68 @@ def read_triton(source: str, name: str | None = None) -> KernelFacts:
     Raises SyntaxError, or `NoKernel`.
     """
     source = source.partition(_BENCHMARK_MAIN)[0]
-    quick = _without_arithmetic(source)
-    reader = _Reader(quick)
-    if reader.lost_address and quick is not source:
-        reader = _Reader(source)
+    try:
+        reader = _Reader(_without_boilerplate(source))
+        if reader.lost_address:
+            reader = _Reader(source)
+    except (SyntaxError, NoKernel):
+        reader = _Reader(source)  # raises again, with the right line, unless we left out too much
     return reader.facts(name)
 
 
-def _without_arithmetic(source: str) -> str:
-    """The module, its lines of plain arithmetic replaced by ``pass``: they take half the time.
+def _without_boilerplate(source: str) -> str:
+    """The module without what no record needs, which takes two thirds of the parser's time.
+
+    That is the imports, most of what Inductor tells Triton and itself in the decorator, and the
+    body's lines of plain arithmetic.
+    """
+    start = source.find("\n@triton") + 1
+    jit = source.find("\n@triton.jit\ndef ", start)
+    if start == 0 or jit < 0:
+        return source
+    head = "\n".join(map(_short_head, source[start:jit].split("\n")))
+    return head + _without_arithmetic(source[jit:])
+
+
+def _short_head(line: str) -> str:
+    """Leave out entries with plain values of which the key is not looked for.
+
+    So is what Triton is told about the divisibility of each argument, and of the device all
+    that comes after its compute capability.
+    """
+    if "inductor_meta={" in line:
+        first, *entries = line.split(", '")
+        return ", '".join([first, *filter(_is_needed, entries)])
+    if "triton_meta={" in line:
+        for beginning, end in (("'configs': [{", "}]"), (", major=", ")")):
+            i = line.find(beginning)
+            j = line.find(end, i)
+            if 0 <= i < j:
+                line = line[: i + (len(beginning) if end == "}]" else 0)] + line[j:]
+    return line
+
+
+def _is_needed(entry: str) -> bool:
+    """``max_autotune': False`` is not; one with a bracket belongs to a value of several parts."""
+    key, colon, value = entry.partition("': ")
+    return not colon or key in _META_KEYS or _BRACKET.search(value) is not None
+
+
+def _without_arithmetic(body: str) -> str:
+    """The body without its lines of plain arithmetic, as many lines long as before.
 
     A line is left out only where it is an assignment that is complete in itself and holds none
-    of the words that are looked for; a module with a statement of several lines in its body
-    is left as it is. What Triton is told about the divisibility of each argument is left out too.
+    of the words that are looked for; nothing is where a statement takes several lines.
     """
-    divisibility = source.find("'configs': [{")
-    end = source.find("}]", divisibility)
-    if 0 <= divisibility < end:
-        source = f"{source[:divisibility]}'configs': [{{{source[end:]}"
-    start = source.find("\n@triton.jit\ndef ")
-    if start < 0 or source.find("\n@triton.jit\n", start + 1) >= 0:
-        return source
-    lines = source[start:].split("\n")
+    lines = body.split("\n")
+    last_indent = -1  # of the statement above
     for i in range(3, len(lines)):
         line = lines[i]
         if line.count("(") != line.count(")") or line.count("[") != line.count("]"):
-            return source
+            return body
         text = line.lstrip(" ")
-        if not text or len(text) == len(line) or text[0] not in _IDENTIFIER_START:
+        indent = len(line) - len(text)
+        if not text or not indent or text[0] == "#":
             continue
         name, equals, value = text.partition(" = ")
         if (
@@ -122,11 +160,13 @@ def _without_arithmetic(source: str) -> str:
             and name.isidentifier()
             and value[-1:] in _STATEMENT_END
             and not value.isalnum()  # a constant, or an alias
-            and not any(word in value for word in _MATTERS)
+            and _MATTERS.search(value) is None
             and "numel" not in name
         ):
-            lines[i] = line[: len(line) - len(text)] + "pass"
-    return source[:start] + "\n".join(lines)
+            # A block needs one statement.
+            lines[i] = "" if indent == last_indent else line[:indent] + "pass"
+        last_indent = indent
+    return "\n".join(lines)
 
 
 def _kernel(tree: ast.Module) -> tuple[ast.FunctionDef, ast.Call | None]:
@@ -196,13 +236,7 @@ class _Reader:
         self.size_hints = literal(words.get("size_hints"))
         self.reduction_hint = words.get("reduction_hint")
         self.triton_meta = _chosen(words.get("triton_meta"), ("signature", "device", "constants"))
-        self.meta = _chosen(
-            words.get("inductor_meta"),
-            (
-                *("grid_type", "mutated_arg_names", "num_load", "num_store", "num_reduction"),
-                *("kernel_num_gb", "kernel_flop", "combo_grid_meta"),
-            ),
-        )
+        self.meta = _chosen(words.get("inductor_meta"), _META_KEYS)
         arguments = function.args
         self.parameters = [
             argument.arg
@@ -490,19 +524,18 @@ def _nodes(statements: list[ast.stmt]) -> Iterator[Any]:
     while stack:
         node = stack.pop()
         kind = type(node)
-        if kind in _LEAVES:
+        if kind in _LEAVES or not isinstance(node, ast.AST):
             continue
         yield node
-        fields = _FIELDS.get(kind)
-        for name in kind._fields[::-1] if fields is None else fields:
+        for name in _FIELDS.get(kind) or kind._fields[::-1]:
             value = getattr(node, name, None)
             if type(value) is list:
-                stack += [item for item in reversed(value) if isinstance(item, ast.AST)]
-            elif isinstance(value, ast.AST):
+                stack += value[::-1]
+            elif value is not None:
                 stack.append(value)
 
 
-_LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Load, ast.Store})
+_LEAVES = frozenset({ast.Name, ast.Constant, ast.Pass, ast.Load, ast.Store, str})
 # The fields that hold nodes, last first, of the commonest kinds.
 _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Assign: ("value",),

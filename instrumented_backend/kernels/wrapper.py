@@ -99,20 +99,31 @@ class Wrapper:
 
     # --- Statements -----------------------------------------------------------------------------
 
-    def follow(self, statements: Iterable[ast.stmt], comments: dict[int, Provenance]) -> None:
-        """``comments`` has what the comment lines say, by line number."""
+    def follow_piece(self, statements: Iterable[ast.stmt], lines: list[str]) -> None:
+        """Follow statements that are in these lines; comments there belong to launches."""
+        comments: dict[int, Provenance] = {}
+        for i, line in enumerate(lines, start=1):
+            text = line.lstrip()
+            provenance = read_comment(text) if text.startswith("#") else None
+            if provenance is not None:
+                comments[i] = provenance
+        self._follow(statements, comments)
+        for provenance in comments.values():
+            self._say(provenance)  # about the next piece's first launch
+
+    def _follow(self, statements: Iterable[ast.stmt], comments: dict[int, Provenance]) -> None:
         for statement in statements:
             for line in [line for line in comments if line <= statement.lineno]:
-                self.say(comments.pop(line))
+                self._say(comments.pop(line))
             if isinstance(statement, ast.Assign):
                 self._assign(statement)
             elif isinstance(statement, ast.Expr):
                 self._expression(statement.value)
             else:
                 for block in ("body", "orelse", "finalbody"):
-                    self.follow(getattr(statement, block, ()), comments)
+                    self._follow(getattr(statement, block, ()), comments)
 
-    def say(self, provenance: Provenance) -> None:
+    def _say(self, provenance: Provenance) -> None:
         """A comment was met: it is about the next launch."""
         if self._comment is not None and not provenance.fx_nodes and not provenance.aten_ops:
             provenance.fx_nodes = self._comment.fx_nodes
@@ -188,7 +199,7 @@ class Wrapper:
             return view
         if name.endswith("alloc_from_pool"):
             return self._allocated("", call, 3, 2)
-        if name.startswith("assert_size_stride"):
+        if name.startswith("assert_size_stride") or name == "assert_tensor_metadata":
             self._assertion(call, grouped=name.endswith("_grouped"))
             return None
         if name == "c_void_p" and call.args:
@@ -226,9 +237,12 @@ class Wrapper:
             pairs = zip(tensors.elts, shapes.elts, strict=False)
         for tensor, shape in pairs:
             value = self._values.get(tensor.id) if isinstance(tensor, ast.Name) else None
-            if isinstance(value, Tensor):
-                asserted = self._shape(shape)
-                value.shape = value.shape if asserted is None else asserted
+            if not isinstance(value, Tensor):
+                continue
+            asserted = self._shape(shape)  # () is a shape, too
+            value.shape = value.shape if asserted is None else asserted
+            if len(call.args) > 3:  # assert_tensor_metadata, from torch 2.15
+                value.dtype = _dtype(call.args[3]) or value.dtype
 
     def _launch(self, name: str, call: ast.Call, result: Tensor | None) -> None:
         keywords: dict[str, Any] = {}
@@ -337,41 +351,22 @@ def _constant(node: ast.expr) -> Any:
 # --- Text to statements -------------------------------------------------------------------------
 
 
-def comments_in(lines: list[str], first_line: int = 1) -> dict[int, Provenance]:
-    """What the comment lines say about the call below them, by line number."""
-    found: dict[int, Provenance] = {}
-    for i, line in enumerate(lines):
-        text = line.lstrip()
-        if text.startswith("#"):
-            provenance = read_comment(text)
-            if provenance is not None:
-                found[first_line + i] = provenance
-    return found
-
-
-def follow_function(wrapper: Wrapper, text: str, pause: Callable[[], None]) -> None:
-    """Follow a function given as text, a few dozen lines at a time; ``pause`` is called between.
+def pieces_of(text: str, pause: Callable[[], None]) -> list[tuple[list[ast.stmt], list[str]]]:
+    """A function, given as text, as statements with their lines, a few dozen at a time.
 
     Parsing the whole of a large one would keep every other thread waiting for tens of
-    milliseconds. Raises SyntaxError.
+    milliseconds; ``pause`` is called between the pieces. Raises SyntaxError.
     """
     lines = text.split("\n")
     try:
-        pieces = list(_pieces(lines[1:], pause))
+        return [(tree.body, piece) for tree, piece in _pieces(lines[1:], pause)]
     except SyntaxError:
         # A statement that runs over lines in a way that the pieces cut through.
         indent = len(lines[0]) - len(lines[0].lstrip())
         tree = ast.parse("\n".join(line[indent:] for line in lines))
-        pieces = [(tree, lines)]
-    for tree, piece in pieces:
-        body: list[ast.stmt] = tree.body
-        while len(body) == 1 and isinstance(body[0], ast.FunctionDef):
-            body = body[0].body
-        comments = comments_in(piece)
-        wrapper.follow(body, comments)
-        for provenance in comments.values():
-            wrapper.say(provenance)  # about the next piece's first launch
-        pause()
+        (function,) = tree.body
+        assert isinstance(function, ast.FunctionDef)
+        return [(function.body, lines)]
 
 
 def _pieces(lines: list[str], pause: Callable[[], None]) -> Iterable[tuple[ast.Module, list[str]]]:

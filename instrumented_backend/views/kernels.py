@@ -1,7 +1,6 @@
 """What the command ``kernels`` prints."""
 
 import csv
-import dataclasses
 import io
 import json
 import shutil
@@ -12,9 +11,9 @@ from instrumented_backend.views.text import render_rows
 
 
 def render_kernels(kernels: list[KernelRecord], layout: str) -> str:
-    """``layout`` is "table", "json" (a list of records) or "csv"."""
+    """``layout`` is "table", "json" (a list of records, one a line) or "csv"."""
     if layout == "json":
-        return json.dumps([dataclasses.asdict(kernel) for kernel in kernels], indent=1)
+        return "[\n" + ",\n".join(json.dumps(vars(kernel)) for kernel in kernels) + "\n]"
     rows = [kernel_row(kernel) for kernel in kernels]
     if layout == "csv":
         file = io.StringIO()
