@@ -130,9 +130,16 @@ def log_kernel_metadata(kernel_name: str, kernel_path: str, kernel_module_code: 
 
 
 def metadata_row(record: KernelRecord) -> dict[str, Any]:
-    """The record's fields that ``kernel_metadata`` has as columns."""
+    """The record's fields that ``kernel_metadata`` has as columns.
+
+    Inductor writes ``kernel_args_num_gb`` into the code only for benchmarks; where its figure is
+    known without, it is given all the same.
+    """
     columns = get_metric_table("kernel_metadata").column_names
-    return {name: getattr(record, name, None) for name in columns}
+    row = {name: getattr(record, name, None) for name in columns}
+    if record.bytes_source == "inductor" and record.total_bytes is not None:
+        row["kernel_args_num_gb"] = record.total_bytes / 1e9
+    return row
 
 
 def log_kernel_autotune_result(

@@ -16,6 +16,7 @@ import torch
 from conftest import RunProgram
 
 from instrumented_backend import torch_compat
+from instrumented_backend.kernels.sidecar import write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.metric_tables import MetricTables
 
@@ -393,7 +394,9 @@ def test_a_kernel_is_logged_once(
 
     graph = types.SimpleNamespace(source_code=kernel_data.modules()["plain/user_triton.graph1.py"])
     kernel = kernel_data.modules()["plain/reduction.kernel1.py"]
-    monkeypatch.setattr(torch_compat, "code_path", lambda graph: "/graph.py")
+    path = str(tmp_path / "cache" / "ab" / "graph.py")
+    write_sidecar(path, {"triton_poi_fused_sin_0": {"total_bytes": 8_000_000}})
+    monkeypatch.setattr(torch_compat, "code_path", lambda graph: path)
     monkeypatch.setattr(torch_compat, "fx_graph_key", lambda graph: None)
     # Of a compilation that nobody observes: at once.
     metrics.log_kernel_metadata("alone", "/alone.py", kernel)
@@ -404,27 +407,27 @@ def test_a_kernel_is_logged_once(
     patched.code_loaded(graph)
     patched.compilation_ends()
     # As read in the file: the two modules' paths above their code; the user's kernel has none.
-    assert [
-        (row["kernel_name"], row["kernel_path"]) for row in table(tmp_path, "kernel_metadata")
-    ] == [
+    rows = table(tmp_path, "kernel_metadata")
+    assert [(row["kernel_name"], row["kernel_path"]) for row in rows] == [
         ("alone", "/alone.py"),
         (
             "triton_poi_fused_sin_0",
             "cache/nt/cntiu4xaog2clvd7neoccaglkgcya4idslqyqrfw2gaqdv5mjemp.py",
         ),
-        ("add_kernel_0", "/graph.py"),
+        ("add_kernel_0", path),
         (
             "triton_poi_fused_relu_1",
             "cache/kj/ckjqzzebwbnnr7shkp7eiu4kzvrkstrcvaplt5b64jedbsdknhwz.py",
         ),
         ("hidden", "/hidden.py"),
     ]
+    # Inductor's own figure, from the file beside its cache; the code does not have it.
+    assert [row["kernel_args_num_gb"] for row in rows] == ["", "0.008000", "", "", ""]
     (note,) = (note for note in failures.notes if "metadata" in note)
     assert note.startswith("lost: metadata of kernel broken: ParseError: not Python")
     # A warm graph: the same rows but for the one that its code does not have.
-    before = len(table(tmp_path, "kernel_metadata"))
     patched.code_loaded(graph)
-    assert len(table(tmp_path, "kernel_metadata")) == before + 3
+    assert table(tmp_path, "kernel_metadata") == rows + rows[1:4]
 
 
 def test_compilations_on_several_threads_keep_apart(

@@ -48,11 +48,11 @@ def observed(self, module, *args, **kwargs):
 Scheduler.benchmark_codegened_module = observed
 
 def f(x, y):
-    return (x + y).relu(), (x * y).sum(1)
+    return (x + y).relu(), (x * y).sum(1), (x - y).abs()
 
 x, y = (torch.full((512, 512), float(value), device="cuda") for value in (2, 3))
-one, two = torch.compile(f, backend="instrumented")(x, y)
-assert (one == 5).all() and (two == 6 * 512).all()
+one, two, three = torch.compile(f, backend="instrumented")(x, y)
+assert (one == 5).all() and (two == 6 * 512).all() and (three == 1).all()
 print(json.dumps(measured))
 """
 
@@ -193,9 +193,10 @@ def observed_init(self, *args):
     init(self, *args)
     graphs.append([self.num_orig_nodes, len(self.nodes)])
 
-def observed_define(self, *args, **kwargs):
-    kernels.append(define(self, *args, **kwargs))
-    return kernels[-1]
+def observed_define(self, code, nodes, kernel):
+    name = define(self, code, nodes, kernel)
+    kernels.append([name, f"{kernel.estimate_kernel_num_bytes() / 1e9:.6f}"])
+    return name
 
 Scheduler.__init__, TritonScheduling.define_kernel = observed_init, observed_define
 
@@ -228,7 +229,10 @@ def test_every_table_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> N
         ) == sorted(truth["graphs"])
         rows = table(folder, "kernel_metadata")
         generated = [row for row in rows if row["kernel_name"].startswith("triton_")]
-        assert sorted(row["kernel_name"] for row in generated) == truth["kernels"]
+        assert (
+            sorted([row["kernel_name"], row["kernel_args_num_gb"]] for row in generated)
+            == truth["kernels"]
+        )
         for row in generated:
             module = Path(row["kernel_path"]).read_text()
             assert int(row["num_args"]) >= 2 and int(row["num_store"]) >= 1

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe import side_files
 from instrumented_backend.observe.failures import Failures
 
@@ -149,7 +150,9 @@ class MetricTables:
         path = torch_compat.code_path(compiled_graph)
         rest = dict(logged)
         with self._failures.guard("kernel_metadata of a graph"):
-            for record in parse_module(compiled_graph.source_code, path):
+            records = parse_module(compiled_graph.source_code, path)
+            add_sidecar(records, path)
+            for record in records:
                 if record.language == "extern" or record.kernel_category == "multi-kernel":
                     continue
                 its_path, _ = rest.pop(record.kernel_name, (path, ""))
