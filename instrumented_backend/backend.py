@@ -20,7 +20,7 @@ from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
 from instrumented_backend.views.deliver import deliver
 
-_settings = settings.load()
+_settings = settings.of_process()
 configure_logging(_settings.log)
 _session = Session(
     lambda report: deliver(report, _settings),

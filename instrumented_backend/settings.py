@@ -1,10 +1,13 @@
 """The environment variables, each declared once: name, default, meaning, and how it is read."""
 
+import functools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from instrumented_backend.torch_compat import registered_metric_tables
 
 TABLES = (
     "summary",
@@ -19,6 +22,15 @@ TABLES = (
 )
 OPS_MODES = ("auto", "always", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
+# Inductor's own; a program may register more.
+METRIC_TABLES = (
+    "slow_fusion",
+    "graph_stats",
+    "persistent_red_perf",
+    "fusion_failure_due_to_indexing_mismatch",
+    "kernel_metadata",
+    "kernel_autotune",
+)
 
 
 class SettingsError(SystemExit, ValueError):
@@ -85,6 +97,16 @@ def read_tables(text: str) -> tuple[str, ...]:
         what = f"unknown table {unknown[0]!r}" if unknown else "no table named"
         raise ValueError(f"{what}; choose from {', '.join(TABLES)}, or all, or none")
     return tuple(name for name in TABLES if name in names)
+
+
+def read_metric_tables(text: str) -> tuple[str, ...]:
+    """``"graph_stats,kernel_metadata"`` → the names; each is Inductor's or registered by now."""
+    names = _names(text)
+    choices = tuple(dict.fromkeys((*METRIC_TABLES, *registered_metric_tables())))
+    for name in names:
+        if name not in choices:
+            raise ValueError(f"unknown metric table {name!r}; choose from {', '.join(choices)}")
+    return names
 
 
 def _folder(text: str) -> Path | None:
@@ -157,8 +179,9 @@ VARIABLES = (
         "TORCHINDUCTOR_ENABLED_METRIC_TABLES",
         "metric_tables",
         "",
-        "as in PyTorch: the metric tables to write as metric_table_<name>.csv",
-        _names,
+        "as in PyTorch: metric tables to write as metric_table_<name>.csv, a comma list of "
+        + ", ".join(METRIC_TABLES),
+        read_metric_tables,
     ),
 )
 
@@ -173,3 +196,9 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         except ValueError as error:
             raise SettingsError(f"{variable.name}={text!r}: {error}") from None
     return Settings(**values)
+
+
+@functools.cache
+def of_process() -> Settings:
+    """The process's own settings, read once: a relative folder is where it was at that time."""
+    return load()

@@ -1,5 +1,6 @@
 """Every private name of torch that we use is still there, and does what we take it to do."""
 
+import inspect
 import logging
 import sys
 import types
@@ -53,13 +54,13 @@ def test_post_compile_can_be_patched() -> None:
     assert torch_compat.is_output_code(graph)
     assert not torch_compat.is_backward_code(graph)
     assert callable(graph.current_callable)
+    key = torch_compat.fx_graph_key(graph)
+    assert key is not None and key.startswith("f") and key.isalnum()
     with open(torch_compat.code_path(graph)) as file:
         assert file.read() == graph.source_code
 
 
 def test_compile_fx_keywords() -> None:
-    import inspect
-
     from torch._inductor.compile_fx import compile_fx
 
     parameters = inspect.signature(compile_fx).parameters
@@ -109,6 +110,91 @@ def test_counters_and_metrics() -> None:
     assert "generated_kernel_count" in torch_compat.metric_fields()
     assert set(torch_compat.metric_values()) == set(torch_compat.metric_fields())
     assert isinstance(torch_compat.dynamo_counters(), dict)
+
+
+def test_metric_tables_can_be_patched() -> None:
+    from torch._inductor import metrics
+    from torch._inductor.codegen import halide, triton
+
+    assert torch_compat.inductor_metrics() is metrics
+    before, log = dict(metrics.REGISTERED_METRIC_TABLES), metrics.log_kernel_metadata
+    assert torch_compat.registered_metric_tables() == tuple(before)
+    # Who logs kernels, and by which name: the module's, or one of its own.
+    assert triton.metrics is metrics and halide.log_kernel_metadata is log
+    logged: list[str] = []
+    undo = torch_compat.patch_metric_tables(
+        lambda table: f"our {table.table_name}", lambda name, path, code: logged.append(name)
+    )
+    try:
+        assert metrics.get_metric_table("graph_stats") == "our graph_stats"
+        metrics.log_kernel_metadata("one", "", "")
+        halide.log_kernel_metadata("two", "", "")
+        assert logged == ["one", "two"]
+    finally:
+        undo()
+    assert before == metrics.REGISTERED_METRIC_TABLES
+    assert metrics.log_kernel_metadata is halide.log_kernel_metadata is log
+
+
+def test_the_multi_kernel_row_can_be_patched() -> None:
+    from torch._inductor.codegen.multi_kernel import MultiKernelCall
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    before = MultiKernelCall._metrics_table_row
+    undo = torch_compat.patch_multi_kernel_row(lambda call, timings: {"timings": timings})
+    try:
+        call = MultiKernelCall.__new__(MultiKernelCall)
+        assert call._metrics_table_row([1.0]) == {"timings": [1.0]}
+    finally:
+        undo()
+    assert MultiKernelCall._metrics_table_row is before
+    assert isinstance(MultiKernelCall.kernels, property)
+    assert {"filename", "size_hints", "inductor_meta"} <= set(
+        inspect.signature(CachingAutotuner.__init__).parameters
+    )
+
+
+def test_remote_compilations_can_be_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch._inductor import compile_fx_ext, config
+
+    base = compile_fx_ext._SerializedFxCompile
+    remote = compile_fx_ext._OutOfProcessFxCompile
+    monkeypatch.setattr(
+        base, "serialize_compile", lambda self, gm: (gm, config.enabled_metric_tables)
+    )
+    undo = torch_compat.patch_remote_compile()
+    try:
+        with config.patch(enabled_metric_tables="graph_stats"):
+            assert remote.serialize_compile(None, "gm") == ("gm", "")
+            assert config.enabled_metric_tables == "graph_stats"
+    finally:
+        undo()
+    assert remote.serialize_compile is base.serialize_compile
+
+
+def test_which_metric_tables_are_asked_for() -> None:
+    from torch._inductor import config
+
+    assert torch_compat.metric_tables_asked({}) == config.enabled_metric_tables == ""
+    assert torch_compat.metric_tables_asked({"enabled_metric_tables": "a"}) == "a"
+    with config.patch(enabled_metric_tables="graph_stats"):
+        assert torch_compat.metric_tables_asked({}) == "graph_stats"
+
+
+def test_the_benchmark_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench.py"])
+    assert torch_compat.benchmark_name() is None
+    monkeypatch.setattr(sys, "argv", ["bench.py", "--only=resnet18"])
+    assert torch_compat.benchmark_name() == "resnet18"
+
+
+def test_graph_ids_of_the_scheduler() -> None:
+    first = torch_compat.next_scheduler_graph_id()
+    assert torch_compat.next_scheduler_graph_id() == first + 1
+
+
+def test_inductors_cache_folder(inductor_cache: Any) -> None:
+    assert torch_compat.cache_folder() == str(inductor_cache)
 
 
 def test_the_trace_log_is_selective() -> None:

@@ -13,6 +13,7 @@ from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import Report
@@ -49,6 +50,7 @@ class Session:
         self.compile_log = CompileLog(
             self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
         )
+        self._metric_tables = MetricTables(self.failures)
         self._exit = ExitHooks(self._at_exit, self._after_fork)
         self._post_compile_patched = False
         self.reset()
@@ -91,6 +93,7 @@ class Session:
         self.ledger.after_fork()
         self.ops.after_fork()
         self._reader.after_fork()
+        self._metric_tables.after_fork()
         self.reset()
 
     def _at_exit(self) -> None:
@@ -126,6 +129,8 @@ class Session:
         self._install_exit()  # does nothing but in a forked child
         with self.failures.guard("generated code"):
             self._patch_post_compile()
+        with self.failures.guard("metric tables"):
+            self._metric_tables.install(config)
         with self.failures.guard("compile log"):
             self.compile_log.graph_opened(graph)
             if not torch_compat.revive_trace_log():
@@ -142,9 +147,13 @@ class Session:
         """
         with self.failures.guard("counters"):
             self.ledger.enter(graph, graph.inductor_counts if in_inductor else graph.aot_counts)
+        if in_inductor:
+            self._metric_tables.compilation_starts()
         try:
             yield
         finally:
+            if in_inductor:
+                self._metric_tables.compilation_ends()
             with self.failures.guard("counters"):
                 self.ledger.leave()
                 self.compile_log.code_compiled(graph)
@@ -171,6 +180,8 @@ class Session:
         with self.failures.guard("generated code"):
             backward = is_backward or graph.record.direction == "backward"
             self._read_code(graph, compiled_graph, "backward" if backward else "forward")
+        with self.failures.guard("metric tables"):
+            self._metric_tables.code_loaded(compiled_graph)
 
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
         path = torch_compat.code_path(compiled_graph)

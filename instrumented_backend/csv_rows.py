@@ -1,0 +1,93 @@
+"""Rows appended to a CSV file that other threads and processes append to at the same time."""
+
+import csv
+import enum
+import io
+import os
+import uuid
+from collections.abc import Iterable
+from typing import Any
+
+_ATTEMPTS = 10
+
+
+def cell(value: Any) -> str:
+    """``None`` → empty, ``0.5`` → ``"0.500000"``, an enum's member → its name, else ``str``."""
+    if value is None:
+        return ""
+    if isinstance(value, enum.Enum):
+        return value.name
+    return f"{value:.6f}" if isinstance(value, float) else str(value)
+
+
+def append_row(path: str, header: Iterable[str], row: Iterable[Any]) -> None:
+    """Append one line; a file that isn't there starts with ``header``. Raises OSError.
+
+    Each line is one write at the end of the file, so that lines of different writers never mix
+    (on local file systems; NFS promises less). A new file appears with its header already in it.
+    """
+    line = _line(map(cell, row))
+    for _ in range(_ATTEMPTS):
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            _create(path, _line(header))
+            continue
+        try:
+            _write(file, line, path)
+        finally:
+            os.close(file)
+        return
+    raise FileNotFoundError(f"{path}: removed as often as it was created")
+
+
+def start(path: str, header: Iterable[str]) -> None:
+    """Leave the header alone in the file, whatever it held. Raises OSError."""
+    part = _part(path, _line(header))
+    os.replace(part, path)
+
+
+def _create(path: str, header: bytes) -> None:
+    part = _part(path, header)
+    try:
+        os.link(part, path)  # unlike a rename, never over what another writer has just made
+    except FileExistsError:
+        return
+    except OSError:
+        # A file system without links; another writer's first row may come before the header.
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            return
+        try:
+            _write(file, header, path)
+        finally:
+            os.close(file)
+    finally:
+        os.unlink(part)
+
+
+def _part(path: str, content: bytes) -> str:
+    """A new file beside ``path`` with this content; its folder is made if it has gone."""
+    folder, name = os.path.split(path)
+    if folder:
+        os.makedirs(folder, exist_ok=True)
+    part = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.part")
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    try:
+        _write(file, content, part)
+    finally:
+        os.close(file)
+    return part
+
+
+def _write(file: int, content: bytes, path: str) -> None:
+    if os.write(file, content) != len(content):
+        raise OSError(f"{path}: a line was cut short: no space left")
+
+
+def _line(cells: Iterable[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    # A path may hold bytes that are no UTF-8; they go back to the file as they were.
+    return text.getvalue().encode("utf-8", "surrogateescape")
