@@ -299,7 +299,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     if (m.sampler) {
       // Every one at first, then fewer and fewer: a sample stands for `weight` ops.
       weight = double(cell.count) / m.dense_samples;
-      if (gap % 2 == 0 || weight <= 1) {
+      if (weight <= 1) {
         weight = 1;
         sampler = m.sampler;
       } else {

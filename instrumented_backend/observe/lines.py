@@ -4,8 +4,8 @@ import os
 import sys
 import sysconfig
 import threading
-from dataclasses import dataclass
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
@@ -14,8 +14,7 @@ MAX_LINES = 10_000
 MAX_DEPTH = 200
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A place in the user's program; all None where no user's frame was there."""
 
     file: str | None

@@ -28,8 +28,10 @@ ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # What a window costs (benchmarks/RESULTS.md): for each event, sample and graph call.
-EVENT_S, SAMPLE_S, CALL_S = 0.25e-6, 1.5e-6, 1.5e-6
-DENSE_SAMPLES = 4
+EVENT_S, SAMPLE_S, CALL_S = 0.5e-6, 5e-6, 2e-6
+# Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
+# always on the same line, as most are.
+DENSE_SAMPLES = 1
 BUILD_PATIENCE_S = 60.0
 CALLS_UNTIL_COUNTED = 2_000
 
