@@ -174,8 +174,11 @@ def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str
     """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
-    shown = [{key: _cell(key, value) for key, value in row.items()} for row in rows[:max_rows]]
-    columns = [column for column in _shown_columns(shown) if column not in table.only_in_files]
+    shown = [
+        {key: _cell(key, value) for key, value in row.items() if key not in table.only_in_files}
+        for row in rows[:max_rows]
+    ]
+    columns = _shown_columns(shown)
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
     widths = _fit(headers, cells, width)
