@@ -422,7 +422,7 @@ def test_odd_values_anywhere(analyse: Any, seed: int) -> None:
     """They cost the event that has them, or a note; what is left still adds up."""
     chance = random.Random(seed)
     for _ in range(20):
-        events = [dict(e) for e in launches_and_kernels() + [annotation(5, 10, "TORCHDYNAMO")]]
+        events = [dict(e) for e in [*launches_and_kernels(), annotation(5, 10, "TORCHDYNAMO")]]
         for _ in range(chance.randrange(1, 6)):
             victim = chance.choice(events)
             key = chance.choice(["ts", "dur", "pid", "tid", "name", "cat", "ph", "args"])
