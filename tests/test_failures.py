@@ -8,14 +8,15 @@ from instrumented_backend.observe.failures import MAX_NOTES, Failures
 PROGRAM = """
     import sys, torch
     from instrumented_backend import torch_compat
-    from instrumented_backend.observe import counters, compile_log, exit, generated, graphs, session
+    from instrumented_backend.observe import captured, counters, compile_log, exit, generated
+    from instrumented_backend.observe import graphs, lines, native, ops, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
     x = torch.ones(4, requires_grad=True)
     f = torch.compile(lambda x: x.sin().sum(), backend="instrumented")
     for _ in range(3):
-        f(x).backward()
+        f(x).mul(1).backward()
     print(x.grad.sum().item())
     sys.exit(4)
 """
@@ -36,6 +37,11 @@ INJECTIONS = {
     "code path": "torch_compat.code_path = fail",
     "forward region": "graphs.ObservedGraph.forward = fail",
     "exit": "exit.ExitHooks.install = fail",
+    "op meter": "ops.OpMeter._round = fail",
+    "captured ops": "captured.describe = fail",
+    "counting ops": "captured.OpCounter.count_all = fail",
+    "native part": "native.load = fail",
+    "lines": "lines.Lines._line = fail",
     "report": "session.assemble = fail",
     "views": "import instrumented_backend.backend as b; b.deliver = fail",
 }

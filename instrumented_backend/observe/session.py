@@ -205,8 +205,9 @@ class Session:
         with self.failures.guard("counters"):
             self.ledger.settle()
         observed = None
-        with self.failures.guard("ops"):
+        with self.failures.guard("captured ops"):
             self.ops.count_graphs()
+        with self.failures.guard("ops"):
             observed = self.ops.read()
         with self._lock:
             graphs = list(self._graphs)
