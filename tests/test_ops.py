@@ -54,6 +54,18 @@ def test_always_is_exact(run_program: RunProgram, steps: int) -> None:
     }
 
 
+def test_always_waits_for_the_library(run_program: RunProgram, tmp_path: Any) -> None:
+    """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
+    run_program(KNOWN.replace("STEPS", "1"))
+    done = run_program(
+        KNOWN.replace("STEPS", "5"),
+        env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},
+        timeout=50,
+    )
+    assert ops_of(done)["status"] == "exact"
+    assert done.report["summary"]["total_ops"] == 8 * 5
+
+
 @pytest.mark.parametrize("steps", [5, 1000])
 def test_auto_is_within_two_percent(run_program: RunProgram, steps: int) -> None:
     done = run_program(KNOWN.replace("STEPS", str(steps)))

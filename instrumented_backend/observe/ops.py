@@ -87,6 +87,8 @@ class OpMeter:
         self._lines = Lines(failures, print_missing)
         self._dense_samples = float("inf") if print_missing else DENSE_SAMPLES
         self._sampler = native.Sampler(self._lines.sample)
+        self._compiling = 0  # threads, and compilations inside compilations
+        self._patched = False
         self._forget()
 
     def _forget(self) -> None:
@@ -99,17 +101,18 @@ class OpMeter:
         self._interval_s = FIRST_INTERVAL_S
         self._started_s: float | None = None
         self._compiled_s = 0.0
-        self._compiling = 0
         self._cost_before = (0, 0)
         self._timer: threading.Timer | None = None
 
     # --- Start and end --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Get the native part, building it beside the program if need be."""
+        """Get the native part, building it beside the program if need be; once a process."""
         if self._mode == "off" or self._loader is not None:
             return
-        torch_compat.patch_compile_callbacks(self.compiling)
+        if not self._patched:
+            self._patched = True
+            torch_compat.patch_compile_callbacks(self.compiling)
         self._loader = threading.Thread(
             target=self._load, name="instrumented_backend op meter", daemon=True
         )
@@ -124,9 +127,10 @@ class OpMeter:
                 self._failures.note(self.unavailable)
                 return
             lib.op_meter_sample(self._sampler, self._dense_samples)
-            with self._lock:
-                self._lib = lib
-                self.active = self._due
+            # Without the lock, which a thread may hold that waits for this one.
+            self._lib = lib
+            if self._due:
+                self.active = True
 
     def stop(self) -> None:
         """For good: no callback of ours may run while the interpreter goes down."""
@@ -154,6 +158,7 @@ class OpMeter:
         if self._lib is not None:
             self._lib.op_meter_after_fork()
         self._forget()
+        self._compiling = 0
         self.active = False
         self._counter.after_fork()
         self._lines.after_fork()
@@ -219,6 +224,8 @@ class OpMeter:
 
     def enter(self, key: int) -> bool:
         """A region begins on this thread; False where nothing is being observed."""
+        if self._lib is None and self._mode == "always" and self._loader is not None:
+            self._loader.join(BUILD_PATIENCE_S)
         if not self._is_open or key == self._leader:
             with self._failures.guard("op meter"):
                 self._round(key)
@@ -261,8 +268,6 @@ class OpMeter:
                 self._wait()
 
     def _open(self, key: int) -> None:
-        if self._mode == "always" and self._loader is not None:
-            self._loader.join(BUILD_PATIENCE_S)
         if self._lib is None:
             self.active = False
             return

@@ -126,7 +126,10 @@ class Session:
                 self._graphs.append(graph)
             else:
                 self.failures.note(f"more than {MAX_GRAPHS} graphs: later ones are left out")
-        self._install_exit()  # does nothing but in a forked child
+        # These do nothing but in a forked child.
+        self._install_exit()
+        with self.failures.guard("ops"):
+            self.ops.start()
         with self.failures.guard("generated code"):
             self._patch_post_compile()
         with self.failures.guard("metric tables"):
