@@ -1,5 +1,7 @@
 """A failure of our own costs an observation, never the program."""
 
+import math
+
 import pytest
 from conftest import RunProgram
 
@@ -49,13 +51,12 @@ INJECTIONS = {
 
 @pytest.mark.parametrize("observer", INJECTIONS)
 def test_a_failure_in_each_observer(run_program: RunProgram, observer: str) -> None:
-    plain = run_program(PROGRAM.format(inject=""), check=False)
-    assert plain.returncode == 4
     # A backward is compiled lazily only where no cache holds it.
     env = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"} if observer == "lazy backward" else {}
     done = run_program(PROGRAM.format(inject=INJECTIONS[observer]), check=False, env=env)
     assert done.returncode == 4
-    assert done.stdout == plain.stdout
+    # The gradient of sin at 1, four elements, three steps.
+    assert float(done.stdout) == pytest.approx(3 * 4 * math.cos(1))
     assert "Traceback" not in done.stderr
     assert done.stderr.count("injected") >= 1
     said = [line for line in done.stderr.splitlines() if "WARNING: lost: " in line]
