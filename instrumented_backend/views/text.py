@@ -182,16 +182,23 @@ def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
     widths = _fit(headers, cells, width)
-    # The headers go in as a row: as headers, tabulate would pad each column by two.
+    # The headers go in as a row: as headers, tabulate would pad each column by two. It could wrap
+    # the cells, too, but takes longer over those that fit than over all else.
     text = tabulate(
-        [headers, ["-" * width for width in widths], *cells],
+        [
+            [_fill(cell, room) for cell, room in zip(row, widths, strict=True)]
+            for row in [headers, ["-" * width for width in widths], *cells]
+        ],
         tablefmt="plain",
         disable_numparse=True,
-        maxcolwidths=widths,
         colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
     )
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
+
+
+def _fill(cell: str, width: int) -> str:
+    return cell if len(cell) <= width else textwrap.fill(cell, width)
 
 
 def _shown_columns(rows: list[Row]) -> list[str]:
