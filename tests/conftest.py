@@ -33,6 +33,17 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``gpu`` are skipped where there is none, however pytest was called."""
+    if any(item.get_closest_marker("gpu") for item in items):
+        import torch
+
+        if not torch.cuda.is_available():
+            for item in items:
+                if item.get_closest_marker("gpu"):
+                    item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @dataclass
 class Finished:
     """How a child program ended."""

@@ -203,7 +203,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
         return None
     clones = {
         value.grad_fn
-        for value in (_value(node) for node in gm.graph.nodes if _is_idle_dropout(node))
+        for value in (_value(node) for node in gm.graph.nodes if _is_dropout(node))
         if _is_tensor(value) and value.grad_fn is not None
     }
     pending = [value.grad_fn for value in _tensors(values) if value.requires_grad]
@@ -228,7 +228,7 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
             yield value
 
 
-def _is_idle_dropout(node: "torch.fx.Node") -> bool:
+def _is_dropout(node: "torch.fx.Node") -> bool:
     return "dropout" in getattr(node.target, "__name__", "")
 
 

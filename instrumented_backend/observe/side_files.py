@@ -22,9 +22,8 @@ def save(kind: str, key: str, data: Any) -> None:
         with open(handle, "w", encoding="utf-8") as file:
             json.dump(data, file)
         os.replace(part, path)
-    except BaseException:
-        os.unlink(part)
-        raise
+    finally:
+        Path(part).unlink(missing_ok=True)  # it is there only if something failed
 
 
 def load(kind: str, key: str) -> Any:
