@@ -6,13 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from conftest import RunProgram
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = pytest.mark.gpu
 
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
 ALL = (

@@ -4,12 +4,11 @@ The generated code and its cache key stay as they are: the file is under the gra
 """
 
 import json
-import os
-import threading
 from pathlib import Path
 from typing import Any
 
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.whole_file import write_whole
 
 FOLDER = "instrumented"  # in Inductor's cache
 VERSION = 1
@@ -29,11 +28,7 @@ def write_sidecar(module_path: str, kernels: dict[str, Facts]) -> None:
     text = json.dumps({"version": VERSION, "kernels": kernels})
     if len(text) > MAX_CHARACTERS:
         return
-    path = sidecar_path(module_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
+    write_whole(sidecar_path(module_path), text)
 
 
 def read_sidecar(module_path: str) -> dict[str, Facts]:

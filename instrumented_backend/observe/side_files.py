@@ -1,12 +1,11 @@
 """What codegen alone knows about a graph, kept beside Inductor's caches for warm processes."""
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.whole_file import write_whole
 
 
 def _path(kind: str, key: str) -> Path:
@@ -15,15 +14,7 @@ def _path(kind: str, key: str) -> Path:
 
 def save(kind: str, key: str, data: Any) -> None:
     """Keep ``data`` (as JSON, whole or not at all) under a graph's own key; raises OSError."""
-    path = _path(kind, key)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, part = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".part")
-    try:
-        with open(handle, "w", encoding="utf-8") as file:
-            json.dump(data, file)
-        os.replace(part, path)
-    finally:
-        Path(part).unlink(missing_ok=True)  # it is there only if something failed
+    write_whole(_path(kind, key), json.dumps(data))
 
 
 def load(kind: str, key: str) -> Any:
