@@ -105,3 +105,13 @@ def test_lines_share_an_ops_count_by_weight() -> None:
         ("aten::mul", UNKNOWN.line): (5, 0.05),
     }
     assert sum(row.share_pct for row in found.missing) == pytest.approx(100)
+
+
+@pytest.mark.parametrize("time_ns", [701.0521475786843, 773.4676639321585])
+def test_the_share_of_a_lone_op_is_exactly_100(time_ns: float) -> None:
+    assert 100 * time_ns / time_ns != 100, "or this time shows nothing"
+    found = estimate(
+        observed(Sums(), sums(n=3), EagerOps("aten::add", 3, 0, 9, time_ns), whole=True), {KEY: 3}
+    )
+    assert [op.share_pct for op in found.eager] == [100]
+    assert [op.share_pct for op in found.missing] == [100]

@@ -101,7 +101,7 @@ def _add_eager(result: Estimate, observed: Observed, factors: _Factors) -> None:
             _accumulate(by_line, (entry.name, line), count * share[0], time_ns * share[1])
     total_ns = result.eager_ns or 1.0
     result.eager = [
-        EagerOpRecord(name, round(count), time_ns / 1e3, 100 * time_ns / total_ns)
+        EagerOpRecord(name, round(count), time_ns / 1e3, 100 * (time_ns / total_ns))
         for name, (count, time_ns) in _by_time(by_name)
     ]
     result.missing = [
@@ -112,7 +112,7 @@ def _add_eager(result: Estimate, observed: Observed, factors: _Factors) -> None:
             line.function,
             round(count),
             time_ns / 1e3,
-            100 * time_ns / total_ns,
+            100 * (time_ns / total_ns),
         )
         for (name, line), (count, time_ns) in _by_time(by_line)
     ]

@@ -209,7 +209,8 @@ def _ops_note(observed: Observed, found: Estimate) -> str | None:
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
-    return None if part is None or not whole else 100 * part / whole
+    # Divided first: x / x is 1, where 100 * x / x can be 100.00000000000001.
+    return None if part is None or not whole else 100 * (part / whole)
 
 
 def _describe_caches(record: GraphRecord) -> None:

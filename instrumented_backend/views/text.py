@@ -101,7 +101,7 @@ def _missed_lines(report: Report, width: int) -> list[str]:
     total = report.ops.total_time_us
     lines = []
     for record in report.ops.missing[:MAX_LINES]:
-        share = 100 * record.time_us / total if total else 0.0
+        share = 100 * (record.time_us / total) if total else 0.0
         if share < WORTH_NAMING_PCT:
             break
         place = _short_path(record.file, record.line)
