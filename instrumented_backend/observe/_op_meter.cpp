@@ -1,9 +1,9 @@
 // The op meter's native part: counts and times the ops that a program runs outside compiled regions.
 //
-// A global RecordFunction callback, there only while a window is open. An op is the outermost
-// FUNCTION or BACKWARD_FUNCTION event of its thread that is none of PyTorch's own wrappers. Python
-// says when a thread enters and leaves a region. Ops are booked to the "gap" that follows a graph's
-// call, because a sampled run is extrapolated gap by gap from the calls, which are counted exactly.
+// A global RecordFunction callback, there only while a window is open. An op is the outermost event
+// of its thread that is none of PyTorch's own wrappers. Python says when a thread enters and leaves a
+// region. Ops are booked to the "gap" that follows a graph's call, because a sampled run is
+// extrapolated gap by gap from the calls, which are counted exactly.
 //
 // Plain C functions, called with ctypes. Only ATen/record_function.h is included: it builds in
 // seconds, and without pybind11.
@@ -127,8 +127,14 @@ Meter& meter() {
 }
 
 std::atomic<bool> open_now{false};
-std::atomic<uint64_t> events{0};  // the callback's calls, and samples taken: what a window costs
-std::atomic<uint64_t> samples{0};
+// What a window costs: the callback's calls; those of them that are ops; autograd nodes among these,
+// whose names PyTorch puts together for us; samples taken.
+struct Work {
+  uint64_t events = 0, ops = 0, nodes = 0, samples = 0;
+};
+
+std::mutex work_mutex;
+Work work;
 std::atomic<uint64_t> passes{1};
 std::atomic<int64_t> last_gap{kNoGap};  // of any thread, for threads without regions of their own
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
@@ -138,7 +144,7 @@ struct Thread {
   uint32_t op_depth = 0;  // the depth of the op under way; 0: none
   uint32_t regions = 0;
   uint32_t quiet = 0;  // compiling, or sampling
-  uint64_t events = 0;
+  Work work;  // not yet in the sum of all threads
   int64_t op_start = 0;
   int64_t region_start = 0;
   int64_t region_in_op = 0;  // time of regions inside the op under way
@@ -151,8 +157,12 @@ struct Thread {
 
 thread_local Thread self;
 
+bool is_node(const char* name) {
+  return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0;
+}
+
 const char* op_name(const char* name) {
-  return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0 ? name + kNodePrefixLength : name;
+  return is_node(name) ? name + kNodePrefixLength : name;
 }
 
 // Where a thread found an entry last: an op's name mostly comes from the same address.
@@ -186,6 +196,18 @@ Entry* find_entry(Meter& m, const char* address, int64_t gap) {
   return slot.entry;
 }
 
+void flush_work(Thread& t) {
+  if (t.work.events == 0) {
+    return;
+  }
+  std::lock_guard<std::mutex> lock(work_mutex);
+  work.events += t.work.events;
+  work.ops += t.work.ops;
+  work.nodes += t.work.nodes;
+  work.samples += t.work.samples;
+  t.work = Work();
+}
+
 // What a thread ran in the gap that is over.
 void flush_gap(Thread& t, Meter& m) {
   if (t.pending_ops > 0) {
@@ -197,10 +219,7 @@ void flush_gap(Thread& t, Meter& m) {
   }
   t.pending_ops = t.pending_ns = 0;
   t.pass = passes.fetch_add(1, std::memory_order_relaxed);
-  if (t.events) {
-    events.fetch_add(t.events, std::memory_order_relaxed);
-    t.events = 0;
-  }
+  flush_work(t);
 }
 
 bool starts_with(const char* text, const char* prefix) {
@@ -230,16 +249,19 @@ bool is_wrapper(const char* name) {
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   Thread& t = self;
   ++t.depth;
-  ++t.events;
+  ++t.work.events;
   if (t.op_depth || t.regions || t.quiet) {
     return nullptr;
   }
-  if (is_wrapper(op_name(event.name()))) {
+  const char* name = event.name();
+  t.work.nodes += is_node(name);
+  if (is_wrapper(op_name(name))) {
     return nullptr;
   }
   if (at::in_parallel_region()) {
     return nullptr;  // a worker's share of an op that another thread runs
   }
+  ++t.work.ops;
   t.op_depth = t.depth;
   t.region_in_op = 0;
   t.op_start = now_ns();
@@ -316,7 +338,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     ++t.quiet;
     sampler(name, gap, ordinal, ns, weight);
     --t.quiet;
-    samples.fetch_add(1, std::memory_order_relaxed);
+    ++t.work.samples;
   }
 }
 
@@ -332,9 +354,10 @@ void op_meter_open() {
     return;
   }
   open_now = true;
+  // Not BACKWARD_FUNCTION: the engine's own FUNCTION event encloses the one of each node, and a
+  // second name put together for each would cost 2 us.
   handle = at::addGlobalCallback(
-      at::RecordFunctionCallback(on_start, on_end)
-          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+      at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
 }
 
 void op_meter_close() {
@@ -396,9 +419,10 @@ void op_meter_sample(Sampler sampler, double dense) {
   m.dense_samples = dense;
 }
 
-void op_meter_cost(uint64_t* callbacks, uint64_t* sampled) {
-  *callbacks = events.load(std::memory_order_relaxed) + self.events;
-  *sampled = samples.load(std::memory_order_relaxed);
+void op_meter_work(Work* out) {
+  flush_work(self);
+  std::lock_guard<std::mutex> lock(work_mutex);
+  *out = work;
 }
 
 void op_meter_clear() {
@@ -450,6 +474,7 @@ int64_t op_meter_lost() {
 // In a forked child: the lock may have been held by a thread that exists no more.
 void op_meter_after_fork() {
   new (&meter().mutex) std::mutex;
+  new (&work_mutex) std::mutex;
   self = Thread();
   op_meter_close();
   op_meter_clear();

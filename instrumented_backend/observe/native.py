@@ -49,6 +49,12 @@ class Sums(ctypes.Structure):
     ]
 
 
+class Work(ctypes.Structure):
+    """What the windows cost: events, the ops and autograd nodes among them, samples of lines."""
+
+    _fields_: ClassVar = [(name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples")]
+
+
 Sampler = ctypes.CFUNCTYPE(
     None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double
 )
@@ -167,7 +173,7 @@ def _open(library: Path) -> ctypes.PyDLL:
         "op_meter_leave": (None, [int64]),
         "op_meter_quiet": (None, [ctypes.c_int32]),
         "op_meter_sample": (None, [Sampler, ctypes.c_double]),
-        "op_meter_cost": (None, [ctypes.POINTER(uint64), ctypes.POINTER(uint64)]),
+        "op_meter_work": (None, [ctypes.POINTER(Work)]),
         "op_meter_clear": (None, []),
         "op_meter_rows": (int64, [ctypes.POINTER(Row), int64]),
         "op_meter_gaps": (int64, [ctypes.POINTER(Sums), int64]),

@@ -27,8 +27,9 @@ ROUNDS_AFTER_COMPILE = 10
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
-# What a window costs (benchmarks/RESULTS.md): for each event, sample and graph call.
-EVENT_S, SAMPLE_S, CALL_S = 0.5e-6, 5e-6, 2e-6
+# What a window costs at most (benchmarks/RESULTS.md), in seconds: each event, and besides for each
+# that is an op, an autograd node, a sample; each graph call.
+EVENT_S, OP_S, NODE_S, SAMPLE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 5e-6, 2e-6
 # Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
 # always on the same line, as most are.
 DENSE_SAMPLES = 1
@@ -101,7 +102,7 @@ class OpMeter:
         self._interval_s = FIRST_INTERVAL_S
         self._started_s: float | None = None
         self._compiled_s = 0.0
-        self._cost_before = (0, 0)
+        self._spent_before_s = 0.0
         self._timer: threading.Timer | None = None
 
     # --- Start and end --------------------------------------------------------------------------
@@ -148,7 +149,7 @@ class OpMeter:
             self._forget()
             if self._lib is not None:
                 self._lib.op_meter_clear()
-                self._cost_before = self._cost()
+                self._spent_before_s = self._native_s()
             self._lines.clear()
             self._want(ROUNDS_AFTER_COMPILE)
 
@@ -303,16 +304,15 @@ class OpMeter:
             return 0.0
         return time.monotonic() - self._started_s - self._compiled_s
 
-    def _cost(self) -> tuple[int, int]:
-        events, samples = ctypes.c_uint64(), ctypes.c_uint64()
-        self._lib.op_meter_cost(ctypes.byref(events), ctypes.byref(samples))
-        return events.value, samples.value
+    def _native_s(self) -> float:
+        work = native.Work()
+        self._lib.op_meter_work(ctypes.byref(work))
+        return float(
+            work.events * EVENT_S + work.ops * OP_S + work.nodes * NODE_S + work.samples * SAMPLE_S
+        )
 
     def _spent_s(self) -> float:
-        events, samples = (
-            now - before for now, before in zip(self._cost(), self._cost_before, strict=True)
-        )
-        return events * EVENT_S + samples * SAMPLE_S + self._calls * CALL_S
+        return self._native_s() - self._spent_before_s + self._calls * CALL_S
 
     # --- Reading --------------------------------------------------------------------------------
 
