@@ -23,6 +23,6 @@ def _write_csv(path: Path, table: Table, report: Report) -> None:
         return
     columns = list(dict.fromkeys(column for row in rows for column in row))
     with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns)
-        writer.writeheader()
-        writer.writerows(rows)
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows([row.get(column) for column in columns] for row in rows)

@@ -1,5 +1,6 @@
 """Each table as rows of plain values; the text, the CSV files and later views share them."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -109,25 +110,26 @@ def _kernels(report: Report) -> list[Row]:
     return [kernel_row(kernel) for kernel in report.kernels]
 
 
+_KERNEL_COLUMNS = (
+    *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
+    *("moved_gb", "bytes_source"),
+)
+_NESTED = [
+    field.name
+    for field in dataclasses.fields(KernelRecord)
+    if any(kind in str(field.type) for kind in ("list[", "dict["))
+]
+
+
 def kernel_row(kernel: KernelRecord) -> Row:
     """All of a record, with what a terminal has room for first."""
-    return {
-        "kernel_name": kernel.kernel_name,
-        "kernel_category": kernel.kernel_category,
-        "graph": kernel.graph,
-        "calls": kernel.calls,
-        "num_load": kernel.num_load,
-        "num_store": kernel.num_store,
-        "moved_gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
-        "bytes_source": kernel.bytes_source,
-        **{
-            name: _flat(value)
-            for name, value in vars(kernel).items()
-            if name not in ("total_bytes", "path")
-        },
-        "total_bytes": kernel.total_bytes,
-        "graph_path": kernel.path,
-    }
+    row: Row = dict.fromkeys(_KERNEL_COLUMNS)
+    row.update(vars(kernel))
+    for name in _NESTED:
+        row[name] = _flat(row[name])
+    row["moved_gb"] = None if kernel.total_bytes is None else kernel.total_bytes / 1e9
+    row["graph_path"] = row.pop("path")
+    return row
 
 
 def _flat(value: Any) -> Any:
@@ -137,14 +139,6 @@ def _flat(value: Any) -> Any:
     if isinstance(value, list):
         return "; ".join(map(str, value)) or None
     return value
-
-
-_KERNEL_COLUMNS = frozenset(
-    {
-        *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
-        *("moved_gb", "bytes_source"),
-    }
-)
 
 
 def _counters(report: Report) -> list[Row]:
@@ -212,7 +206,7 @@ TABLES = {
             "kernels",
             "Generated kernels and extern calls (moved: read and written by one launch)",
             _kernels,
-            frozenset(kernel_row(KernelRecord("", ""))) - _KERNEL_COLUMNS,
+            frozenset(kernel_row(KernelRecord("", ""))).difference(_KERNEL_COLUMNS),
         ),
         Table("counters", "Counters moved by each graph's compilation", _counters),
         Table("caches", "Where each graph's code came from", _caches),
