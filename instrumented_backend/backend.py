@@ -26,6 +26,7 @@ _session = Session(
     lambda report: deliver(report, _settings),
     _settings.ops,
     _settings.print_missing,
+    _settings.device_time,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
 )
 

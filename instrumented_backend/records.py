@@ -108,6 +108,10 @@ class KernelRecord:
     aten_ops: list[str] = field(default_factory=list)  # that it was fused from
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)  # "file.py:12", the user's own
+    time_us: float | None = None  # of one launch: the mean of those that were timed in this run
+    launches_timed: int | None = None
+    total_time_us: float | None = None  # time_us times all launches of the run
+    gb_per_s: float | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -135,6 +139,35 @@ class MissingRecord:
 
 
 @dataclass
+class DeviceKernelRecord:
+    """All launches of one kernel that the windows saw; ``captured_*`` were made in regions."""
+
+    kernel: str
+    device: int | str | None
+    count: int
+    time_us: float
+    share_pct: float  # of all kernel time
+    captured_count: int
+    captured_us: float
+
+
+@dataclass
+class DeviceRecord:
+    """Kernel time on GPUs, as the windows saw it; not extrapolated."""
+
+    status: str  # "sampled" or "unknown"
+    windows: int
+    observed_pct: float | None  # of the graph calls
+    window_us: float
+    busy_us: float  # at least one kernel was running; summed over GPUs
+    kernel_us: float
+    captured_us: float
+    pct_captured: float | None
+    kernels: list[DeviceKernelRecord]
+    note: str | None
+
+
+@dataclass
 class OpsRecord:
     """Captured against total. ``*_spread`` is to either side, two standard errors; 0 is exact."""
 
@@ -148,6 +181,7 @@ class OpsRecord:
     eager: list[EagerOpRecord]
     missing: list[MissingRecord]
     note: str | None  # why something is unknown or estimated
+    device: DeviceRecord | None = None  # with INSTRUMENTED_DEVICE_TIME=on
 
 
 @dataclass
@@ -257,7 +291,11 @@ def _graph(data: dict[str, Any]) -> GraphRecord:
 def _ops(data: dict[str, Any]) -> OpsRecord:
     eager = [EagerOpRecord(**item) for item in data["eager"]]
     missing = [MissingRecord(**item) for item in data["missing"]]
-    return OpsRecord(**{**data, "eager": eager, "missing": missing})
+    device = data.get("device")
+    if device is not None:
+        kernels = [DeviceKernelRecord(**item) for item in device["kernels"]]
+        device = DeviceRecord(**{**device, "kernels": kernels})
+    return OpsRecord(**{**data, "eager": eager, "missing": missing, "device": device})
 
 
 def read_report(path: Path) -> Report:

@@ -630,6 +630,58 @@ def profiler_state() -> ModuleType:
     return torch.autograd.profiler
 
 
+def device_profile() -> Any:
+    """A profiler of kernels, of the calls that launch them, and of this backend's regions."""
+    from torch.profiler import ProfilerActivity, profile
+
+    return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+
+
+def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -> None:
+    """Have the one called before a profiler of anybody's is prepared or starts, the other when it
+    has stopped; torch 2.11 to 2.15."""
+    module = profiler_state()
+
+    def before(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            starting()
+            return original(*args, **kwargs)
+
+        return call
+
+    def after(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                stopped()
+
+        return call
+
+    for name, wrap in (
+        ("_prepare_profiler", before),
+        ("_enable_profiler", before),
+        ("_disable_profiler", after),
+    ):
+        setattr(module, name, wrap(getattr(module, name)))
+
+
+def synchronize() -> None:
+    """Wait until the current GPU has done all that was asked of it."""
+    import torch
+
+    torch.cuda.synchronize()
+
+
+def is_capturing() -> bool:
+    """Is a CUDA graph being recorded on this thread's stream?"""
+    import torch
+
+    return torch.cuda.is_current_stream_capturing()
+
+
 def is_running_backward(code: CodeType) -> bool:
     """Of a thread's innermost frame: has it called the autograd engine?"""
     from torch.autograd import graph

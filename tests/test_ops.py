@@ -251,3 +251,23 @@ def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
     )
     assert int(done.stdout) < 1_000_000
     assert done.report["summary"]["total_ops"] == 102_000 * 12
+
+
+def test_device_time_without_a_gpu(run_program: RunProgram) -> None:
+    """Unknown, and says why; a profiler of the program's own is not disturbed."""
+    done = run_program(
+        """
+        import torch
+        compiled = torch.compile(lambda x: x.relu() + 1, backend="instrumented")
+        for _ in range(20):
+            compiled(torch.ones(8))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+            compiled(torch.ones(8))
+        print([event.name for event in found.events()].count("TORCHDYNAMO"))
+        """,
+        env={"INSTRUMENTED_DEVICE_TIME": "on"},
+    )
+    device = done.report["ops"]["device"]
+    assert (device["status"], device["pct_captured"]) == ("unknown", None)
+    assert "device time: unknown: no graph was compiled for CUDA" in done.stderr
+    assert done.stdout == "1\n"

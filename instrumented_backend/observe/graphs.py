@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
+from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.generated import GeneratedCode
 from instrumented_backend.observe.ops import OpMeter, region_key
 from instrumented_backend.observe.reasons import sentence
@@ -17,6 +18,8 @@ from instrumented_backend.records import GraphRecord
 
 if TYPE_CHECKING:
     import torch
+
+    from instrumented_backend.observe.device import DeviceMeter
 
 FORWARD_REGION = "TORCHDYNAMO"
 BACKWARD_REGION = "TORCHDYNAMO_BACKWARD"
@@ -64,10 +67,12 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
 class ObservedGraph:
     """A graph's record with the counts that change while the program runs."""
 
-    def __init__(self, ops: OpMeter) -> None:
+    def __init__(self, gate: Gate, ops: OpMeter, device: "DeviceMeter | None") -> None:
         self.record = GraphRecord()
         self.ops: GraphOps | None = None  # what eager would dispatch for it
+        self._gate = gate
         self._meter = ops
+        self._device = device
         self.code: list[GeneratedCode] = []
         self.calls = CallCounter()
         self.backward_calls = CallCounter()
@@ -129,7 +134,7 @@ class ObservedGraph:
             region, count = BACKWARD_REGION, self.backward_calls.increment
         else:
             region, count = FORWARD_REGION, self.calls.increment
-        meter, profiler = self._meter, torch_compat.profiler_state()
+        gate, profiler = self._gate, torch_compat.profiler_state()
         marked = self._marked(compiled, region, self.record.direction == "backward")
         starting = True
 
@@ -142,7 +147,7 @@ class ObservedGraph:
                     return compiled(*args)
                 starting = False
             count()
-            if meter.active or profiler._is_profiler_enabled:
+            if gate.active or profiler._is_profiler_enabled:
                 return marked(*args)
             return compiled(*args)
 
@@ -151,13 +156,13 @@ class ObservedGraph:
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
         count = self.backward_calls.increment
-        meter, profiler = self._meter, torch_compat.profiler_state()
+        gate, profiler = self._gate, torch_compat.profiler_state()
         marked = self._marked(compiled, BACKWARD_REGION, backward=True)
 
         @functools.wraps(compiled)
         def call(inputs: list[Any]) -> Any:
             count()
-            if meter.active or profiler._is_profiler_enabled:
+            if gate.active or profiler._is_profiler_enabled:
                 return marked(inputs)
             return compiled(inputs)
 
@@ -167,12 +172,14 @@ class ObservedGraph:
         self, compiled: Callable[..., Any], region: str, backward: bool
     ) -> Callable[..., Any]:
         """``compiled`` in a region, for the op meter and for a profiler that is running."""
-        meter, profiler = self._meter, torch_compat.profiler_state()
+        meter, device, profiler = self._meter, self._device, torch_compat.profiler_state()
         record_function = torch_compat.record_function_fast()
         key = region_key(self.record.graph, backward)
 
         def marked(*args: Any) -> Any:
-            entered = meter.enter(key)
+            if device is not None:
+                device.enter(key)
+            entered = meter.active and meter.enter(key)
             try:
                 if profiler._is_profiler_enabled:
                     with record_function(region):

@@ -20,6 +20,7 @@ from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
 from instrumented_backend.observe.captured import GraphOps, OpCounter
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
 
 BUDGET = 0.005  # of the time that the program runs
@@ -76,8 +77,10 @@ class OpMeter:
     `leave`. Ops are not observed before the first call of a graph.
     """
 
-    def __init__(self, mode: str, failures: Failures, print_missing: bool) -> None:
+    def __init__(self, mode: str, failures: Failures, print_missing: bool, gate: Gate) -> None:
         self.active = False
+        self._gate = gate
+        self._paused = False
         self.unavailable: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
         self._mode = mode
         self._failures = failures
@@ -131,13 +134,12 @@ class OpMeter:
             # Without the lock, which a thread may hold that waits for this one.
             self._lib = lib
             if self._due:
-                self.active = True
+                self._set_active(True)
 
     def stop(self) -> None:
         """For good: no callback of ours may run while the interpreter goes down."""
         with self._lock:
             self._close()
-            self.active = False
             if self._lib is not None:
                 self._lib.op_meter_sample(native.Sampler(), 1.0)
             self._lib = None
@@ -160,7 +162,8 @@ class OpMeter:
             self._lib.op_meter_after_fork()
         self._forget()
         self._compiling = 0
-        self.active = False
+        self._paused = False
+        self._set_active(False)
         self._counter.after_fork()
         self._lines.after_fork()
         if self._lib is None and self._mode != "off":
@@ -253,7 +256,7 @@ class OpMeter:
             self._rounds = 0
             self._rounds_wanted = max(self._rounds_wanted, rounds)
             # Always: the first call waits for the native part, or the count would not be exact.
-            self.active = self._lib is not None or self._mode == "always"
+            self._set_active(self._lib is not None or self._mode == "always")
 
     def _round(self, key: int) -> None:
         with self._lock:
@@ -269,8 +272,8 @@ class OpMeter:
                 self._wait()
 
     def _open(self, key: int) -> None:
-        if self._lib is None:
-            self.active = False
+        if self._lib is None or self._paused:
+            self._set_active(False)
             return
         if self._started_s is None:
             self._started_s = time.monotonic()
@@ -279,7 +282,8 @@ class OpMeter:
         self._rounds = 0
         self._due = False
         self._windows += 1
-        self._is_open = self.active = True
+        self._is_open = True
+        self._set_active(True)
         self._lib.op_meter_open()
 
     def _close(self) -> None:
@@ -287,8 +291,24 @@ class OpMeter:
             self._timer.cancel()
         if self._is_open:
             self._lib.op_meter_close()
-        self._is_open = self.active = False
+        self._is_open = False
+        self._set_active(False)
         self._rounds_wanted = 0
+
+    def pause(self, paused: bool) -> None:
+        """See nothing for a while, unless it is to see everything."""
+        if self._mode != "auto":
+            return
+        with self._lock:
+            self._paused = paused
+            if paused:
+                self._close()
+            else:
+                self._want(ROUNDS)
+
+    def _set_active(self, active: bool) -> None:
+        self.active = active
+        self._gate.want("ops", active)
 
     def _wait(self) -> None:
         """Until the budget has room for another window, and longer each time."""

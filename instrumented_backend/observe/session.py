@@ -4,7 +4,7 @@ import gc
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.codegen import CodegenFacts
@@ -12,6 +12,7 @@ from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileL
 from instrumented_backend.observe.counters import CounterLedger
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.metric_tables import MetricTables
@@ -19,13 +20,16 @@ from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import Report
 
+if TYPE_CHECKING:
+    from instrumented_backend.observe.device import DeviceMeter
+
 MAX_GRAPHS = 10_000
 MAX_PARSING_AT_EXIT_S = 0.4
 
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Thousands of records at once would have it go through the whole program's heap for each few."""
+    """For thousands of records at once it would go through the program's whole heap, many times."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -43,12 +47,13 @@ class Session:
         deliver: Callable[[Report], None],
         ops: str = "off",
         print_missing: bool = False,
+        device_time: bool = False,
         wants_kernels: bool = True,
     ) -> None:
         """``deliver`` gets the report when the process ends, if there is anything in it.
 
-        ``ops`` and ``print_missing`` are the settings of those names; ``wants_kernels`` is False
-        where ``deliver`` shows no more of the kernels than their number.
+        ``ops``, ``print_missing``, ``device_time`` are the settings of those names;
+        ``wants_kernels`` is False where ``deliver`` shows no more of the kernels than their number.
         """
         self._deliver = deliver
         self._wants_kernels = wants_kernels
@@ -56,7 +61,15 @@ class Session:
         self._graphs: list[ObservedGraph] = []
         self._devices: dict[str, None] = {}  # kinds, in the order of their first use
         self.failures = Failures()
-        self.ops = OpMeter(ops, self.failures, print_missing)
+        gate = Gate()
+        self.ops = OpMeter(ops, self.failures, print_missing, gate)
+        self._gate = gate
+        self._device: DeviceMeter | None = None
+        if device_time:
+            # Here, because it brings numpy along.
+            from instrumented_backend.observe import device
+
+            self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
         self._codegen = CodegenFacts(self.failures)
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
@@ -76,6 +89,9 @@ class Session:
             torch_compat.listen_to_trace_log(self.compile_log, EVENTS, ARTIFACTS)
         with self.failures.guard("ops"):
             self.ops.start()
+        if self._device is not None:
+            with self.failures.guard("device time"):
+                self._device.start()
         self._install_exit()
 
     def _install_exit(self) -> None:
@@ -96,6 +112,8 @@ class Session:
             self.ledger.start()
         with self.failures.guard("ops"):
             self.ops.reset()
+        if self._device is not None:
+            self._device.reset()
 
     def _after_fork(self) -> None:
         """A forked child has not compiled what its parent did; it starts with nothing."""
@@ -105,11 +123,15 @@ class Session:
         self.failures.after_fork()
         self.ledger.after_fork()
         self.ops.after_fork()
+        if self._device is not None:
+            self._device.after_fork()
         self._reader.after_fork()
         self._metric_tables.after_fork()
         self.reset()
 
     def _at_exit(self) -> None:
+        if self._device is not None:
+            self._device.stop()
         with self.failures.guard("the report"), _no_garbage_collection():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             if report.graphs or report.breaks:
@@ -123,7 +145,7 @@ class Session:
         self, gm: Any, inputs: Iterable[Any], name: str | None, config: dict[str, Any]
     ) -> ObservedGraph:
         """Take note of a graph that Dynamo hands to the backend."""
-        graph = ObservedGraph(self.ops)
+        graph = ObservedGraph(self._gate, self.ops, self._device)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
         with self.failures.guard("captured ops"):
@@ -173,6 +195,8 @@ class Session:
             with self.failures.guard("counters"):
                 self.ledger.leave()
                 self.compile_log.code_compiled(graph)
+            if self._device is not None and "cuda" in self._devices:
+                self._device.want()
 
     def _patch_post_compile(self) -> None:
         # Here and not at the start: this imports Inductor, which the program may never need.
@@ -225,6 +249,8 @@ class Session:
             self.ops.count_graphs()
         with self.failures.guard("ops"):
             observed = self.ops.read()
+        if self._device is not None:
+            self._device.close()
         with self._lock:
             graphs = list(self._graphs)
             devices = list(self._devices)
@@ -240,6 +266,7 @@ class Session:
             log=self.compile_log,
             observed=observed,
             not_observed=self.ops.unavailable,
+            device=self._device,
             outside=self.ledger.outside,
             devices=devices,
             started=self._started,

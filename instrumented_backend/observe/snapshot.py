@@ -10,15 +10,19 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.kernel_times import add_times
 from instrumented_backend.observe.ops import Observed, region_key
 from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
+
+if TYPE_CHECKING:
+    from instrumented_backend.observe.device import DeviceMeter
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ def assemble(
     log: CompileLog,
     observed: Observed | None,
     not_observed: str | None,
+    device: "DeviceMeter | None",
     outside: Counts,
     devices: Iterable[str],
     started: Started,
@@ -53,10 +58,15 @@ def assemble(
     records = [record for _, record in shown]
     breaks = [copy.copy(record) for record in list(log.breaks.values())]
     ops = _ops(records, observed, not_observed)
+    if device is not None:
+        ops.device = device.record(_calls(records))
     if ops.note:
         notes = [ops.note, *notes]
     if log.dropped:
         notes.append(f"{log.dropped} compilations are counted in the totals but not listed")
+    kernels = [kernel for graph, record in shown for kernel in _kernels(graph, record.graph)]
+    if ops.device is not None:
+        add_times(kernels, ops.device, {record.graph: record for record in records})
     total: Counts = {}
     outside = dict(outside)
     for graph, _ in shown:
@@ -79,7 +89,7 @@ def assemble(
             "pct_time": _percent(ops.captured["time_us"], ops.total_time_us),
         },
         graphs=records,
-        kernels=[kernel for graph, record in shown for kernel in _kernels(graph, record.graph)],
+        kernels=kernels,
         ops=ops,
         breaks=breaks,
         recompiles=list(log.recompiles),
@@ -123,11 +133,7 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
 def _ops(
     records: list[GraphRecord], observed: Observed | None, not_observed: str | None
 ) -> OpsRecord:
-    calls: dict[int, int] = {}
-    for record in records:
-        for backward, count in ((False, record.calls), (True, record.backward_calls)):
-            if count:
-                calls[region_key(record.graph, backward)] = count
+    calls = _calls(records)
     captured = _captured_ops(records)
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
@@ -146,6 +152,16 @@ def _ops(
     ops.eager, ops.missing = found.eager, found.missing
     ops.note = _ops_note(observed, found)
     return ops
+
+
+def _calls(records: list[GraphRecord]) -> dict[int, int]:
+    """By region key."""
+    calls: dict[int, int] = {}
+    for record in records:
+        for backward, count in ((False, record.calls), (True, record.backward_calls)):
+            if count:
+                calls[region_key(record.graph, backward)] = count
+    return calls
 
 
 def _captured_ops(records: list[GraphRecord]) -> dict[str, Any]:

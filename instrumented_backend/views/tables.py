@@ -112,7 +112,7 @@ def _kernels(report: Report) -> list[Row]:
 
 _KERNEL_COLUMNS = (
     *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
-    *("moved_gb", "bytes_source"),
+    *("moved_gb", "bytes_source", "time_us", "total_time_us", "gb_per_s"),
 )
 _NESTED = [
     field.name

@@ -1,0 +1,197 @@
+"""The windows for device time: when they open and close, with a profiler of the test's own."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from traces import annotation, kernel, launch, op, write
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe import device
+from instrumented_backend.observe.device import ROUNDS, SETTLING_ROUNDS, DeviceMeter
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.gate import Gate
+
+FORWARD, BACKWARD = 1, 2  # region keys
+
+
+class Profile:
+    """Each window sees a captured kernel of 8 µs, and one of 2 µs that was not."""
+
+    def __init__(self, happened: list[str]) -> None:
+        self._happened = happened
+
+    def start(self) -> None:
+        self._happened.append("start")
+
+    def stop(self) -> None:
+        self._happened.append("stop")
+
+    def export_chrome_trace(self, path: str) -> None:
+        write(
+            Path(path),
+            [
+                op(0, 100),
+                annotation(0, 20, "TORCHDYNAMO"),
+                launch(5, 1, 1),
+                launch(25, 1, 2),
+                kernel(10, 8, "triton_poi_fused_add_0", correlation=1),
+                kernel(30, 2, "at::native::eager", correlation=2),
+            ],
+        )
+
+
+class Windows:
+    """A meter with what it does to the profiler and to the op meter."""
+
+    def __init__(self) -> None:
+        self.happened: list[str] = []
+        self.gate = Gate()
+        self.failures = Failures()
+        self.meter = DeviceMeter(
+            self.gate,
+            self.failures,
+            lambda paused: self.happened.append("pause" if paused else "resume"),
+        )
+
+    def rounds(self, count: int) -> None:
+        for _ in range(count):
+            for key in (FORWARD, BACKWARD):
+                if self.gate.active:
+                    self.meter.enter(key)
+
+
+@pytest.fixture
+def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
+    made = Windows()
+    monkeypatch.setattr(torch_compat, "device_profile", lambda: Profile(made.happened))
+    monkeypatch.setattr(torch_compat, "synchronize", lambda: None)
+    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    monkeypatch.setattr(device, "FIRST_INTERVAL_S", 1e6)
+    made.meter._forget()
+    return made
+
+
+def test_a_window_opens_when_the_loop_has_settled(windows: Windows) -> None:
+    assert not windows.gate.active
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS)
+    assert windows.happened == []
+    windows.rounds(1)
+    assert windows.happened == ["pause", "start"]
+    windows.rounds(ROUNDS - 1)
+    assert windows.happened == ["pause", "start"]
+    windows.rounds(1)
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+    assert not windows.gate.active, "calls cost nothing until the next window is due"
+    found = windows.meter.record({FORWARD: 50, BACKWARD: 50})
+    # 5 rounds of 2 calls, of 100.
+    assert (found.status, found.windows, found.observed_pct) == ("sampled", 1, 10)
+    assert (found.kernel_us, found.captured_us, found.pct_captured) == (10, 8, 80)
+    assert (found.busy_us, found.window_us, found.note) == (10, 100, None)
+    assert [
+        (row.kernel, row.device, row.count, row.time_us, row.share_pct, row.captured_us)
+        for row in found.kernels
+    ] == [("triton_poi_fused_add_0", 0, 1, 8, 80, 8), ("at::native::eager", 0, 1, 2, 20, 0)]
+
+
+def test_windows_come_back(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    due: list[tuple[float, Callable[[], None]]] = []
+
+    class Timer(threading.Timer):
+        def start(self) -> None:
+            due.append((self.interval, self.function))
+
+    monkeypatch.setattr(threading, "Timer", Timer)
+    windows.meter._interval_s = 10.0
+    windows.meter.want()
+    for _ in range(12):
+        windows.rounds(SETTLING_ROUNDS + 1 + ROUNDS)
+        due[-1][1]()
+    waits = [seconds for seconds, _ in due]
+    assert waits[:4] == [10, 20, 40, 80], "each wait is twice the one before"
+    assert waits[-1] == 1800, "and half an hour at most"
+    assert windows.meter.record({}).windows == 12
+
+
+def test_the_programs_own_profiler_goes_first(windows: Windows) -> None:
+    windows.meter._starting()  # its own is about to begin
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    assert windows.happened == []
+    assert not windows.gate.active
+    assert windows.meter.record({FORWARD: 4}).note == "the program's own torch.profiler was running"
+    windows.meter._stopped()
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    assert windows.happened == ["pause", "start"]
+    windows.meter._starting()  # in the middle of ours
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+    assert windows.meter.record({FORWARD: 4}).windows == 1, "what it saw until then counts"
+
+
+def test_none_while_a_graph_is_recorded(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 5)
+    assert windows.happened == []
+    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    windows.rounds(1)
+    assert windows.happened == ["pause", "start"]
+
+
+def test_only_the_main_thread_opens_one(windows: Windows) -> None:
+    windows.meter.want()
+    thread = threading.Thread(target=windows.rounds, args=(SETTLING_ROUNDS + 5,))
+    thread.start()
+    thread.join()
+    assert windows.happened == []
+    assert "main thread" in (windows.meter.record({FORWARD: 8}).note or "")
+
+
+def test_an_open_window_is_read_at_the_exit(windows: Windows) -> None:
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 2)
+    windows.meter.stop()
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+    assert windows.meter.record({FORWARD: 5, BACKWARD: 5}).observed_pct == 40
+
+
+def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> Any:
+        raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+
+    monkeypatch.setattr(torch_compat, "device_profile", fail)
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 5)
+    assert windows.happened == ["pause", "resume"], "the op meter goes on"
+    assert not windows.gate.active
+    [note] = windows.failures.notes
+    assert note.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+
+
+def test_a_graph_that_is_not_called_again_does_not_hold_it_up(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "LONGEST_WINDOW_CALLS", 10)
+    windows.meter.want()
+    windows.meter.enter(7)  # called once, and first
+    windows.rounds(20)
+    assert windows.happened[:2] == ["pause", "start"]
+
+
+def test_it_notices_torchs_own_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = torch_compat.profiler_state()
+    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
+        monkeypatch.setattr(module, name, getattr(module, name))
+    happened: list[str] = []
+    torch_compat.watch_profilers(
+        lambda: happened.append("starting"), lambda: happened.append("stopped")
+    )
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        torch.ones(2).add(1)
+    assert happened == ["starting", "starting", "stopped"]
+    assert any(event.key == "aten::add" for event in profile.key_averages())
