@@ -562,25 +562,33 @@ class _SelectiveHandlers(list[logging.Handler]):
     if ``trace_log.handlers`` is true. It is for every event once another handler is there
     (TORCH_TRACE); with ours alone, only for the events in ``wanted``. Which event is asked for
     is read from the caller's arguments; where they can't be found, the answer is yes.
+    Marks of time (``chromium_event``) are passed to ``timed`` as they are, and never rendered for
+    us: there are hundreds in a compilation.
     """
 
     def __init__(
-        self, handlers: list[logging.Handler], wanted: frozenset[str], artifacts: frozenset[str]
+        self,
+        handlers: list[logging.Handler],
+        wanted: frozenset[str],
+        artifacts: frozenset[str],
+        timed: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         super().__init__(handlers)
         self.wanted = wanted
         self.artifacts = artifacts
+        self.timed = timed
 
     def __bool__(self) -> bool:
-        if len(self) != 1:
-            return len(self) > 1
         caller = sys._getframe(1)
         if caller.f_code.co_name != "trace_structured":
-            return True
+            return len(self) > 0
         arguments = caller.f_locals
         event = arguments.get("name")
-        if event is None or event in self.wanted:
-            return True
+        if event == "chromium_event" and self.timed is not None:
+            self.timed(arguments["payload_fn"]())
+            return len(self) > 1
+        if len(self) != 1 or event is None or event in self.wanted:
+            return len(self) > 0
         if event != "artifact":
             return False
         metadata = arguments["metadata_fn"]()
@@ -588,18 +596,54 @@ class _SelectiveHandlers(list[logging.Handler]):
 
 
 def listen_to_trace_log(
-    handler: logging.Handler, wanted: frozenset[str], artifacts: frozenset[str]
+    handler: logging.Handler,
+    wanted: frozenset[str],
+    artifacts: frozenset[str],
+    timed: Callable[[dict[str, Any]], None] | None = None,
 ) -> Undo:
-    """Attach ``handler`` for the named events, and the named events of kind "artifact"."""
+    """Attach ``handler`` for the named events, and the named events of kind "artifact".
+
+    ``timed`` gets torch's marks of time as dicts, in the form of Chrome traces: ``name``, ``ph``
+    ("B": start, "E": end, "i": an instant), ``args``. It must not raise.
+    """
     logger = logging.getLogger(TRACE_LOGGER)
     logger.addHandler(handler)
-    logger.handlers = _SelectiveHandlers(logger.handlers, wanted, artifacts)
+    logger.handlers = _SelectiveHandlers(logger.handlers, wanted, artifacts, timed)
 
     def undo() -> None:
         logger.handlers = list(logger.handlers)
         logger.removeHandler(handler)
 
     return undo
+
+
+def recompiled_scope() -> tuple[dict[str, Any], dict[str, Any]] | None:
+    """Locals and globals of the call that Dynamo is recompiling for, while it reports why.
+
+    Read from the caller's arguments, as above; None where they can't be found.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons":
+            users = frame.f_locals.get("frame")
+            return None if users is None else (dict(users.f_locals), users.f_globals)
+        frame = frame.f_back
+    return None
+
+
+def global_state(name: str) -> str | None:
+    """The present value of what Dynamo's guard calls ``name``: ``grad_mode``, ``num_threads``..."""
+    import torch
+
+    if name == "grad_mode":
+        return str(torch.is_grad_enabled())
+    if name == "num_threads":
+        return str(torch.get_num_threads())
+    if name == "deterministic_algorithms":
+        return str(torch.are_deterministic_algorithms_enabled())
+    if name.startswith("autocast(") and name.endswith(")_enabled"):
+        return str(torch.is_autocast_enabled(name[len("autocast(") : -len(")_enabled")]))
+    return None
 
 
 def revive_trace_log() -> bool:

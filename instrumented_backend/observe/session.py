@@ -60,7 +60,9 @@ class Session:
     def start(self) -> None:
         """Attach the observers that need no Inductor; called once, when the backend is loaded."""
         with self.failures.guard("trace log"):
-            torch_compat.listen_to_trace_log(self.compile_log, EVENTS, ARTIFACTS)
+            torch_compat.listen_to_trace_log(
+                self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed
+            )
         with self.failures.guard("ops"):
             self.ops.start()
         self._install_exit()

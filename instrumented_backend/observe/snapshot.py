@@ -51,27 +51,32 @@ def assemble(
         if not graph.compiled_before_reset or record.calls or record.backward_calls
     ]
     records = [record for _, record in shown]
-    breaks = [copy.copy(record) for record in list(log.breaks.values())]
-    ops = _ops(records, observed, not_observed)
+    ops, found = _ops(records, observed, not_observed)
     if ops.note:
         notes = [ops.note, *notes]
-    if log.dropped:
-        notes.append(f"{log.dropped} compilations are counted in the totals but not listed")
     total: Counts = {}
     outside = dict(outside)
     for graph, _ in shown:
         kept, cold_only = graph.counts()
         add(total, kept)
         add(outside, cold_only)
+    unsupported = {
+        name: count
+        for counts in (total, outside)
+        for (group, name), count in counts.items()
+        if group == "unimplemented"
+    }
+    breaks = log.breaks.records(records, found.by_place if found else None, unsupported)
+    notes += _left_out(log)
     return Report(
         run=_run(devices, started),
         summary={
             "graphs": len(records),
             "graph_calls": sum(record.calls for record in records),
             "backward_calls": sum(record.backward_calls for record in records),
-            "graph_breaks": sum(record.kind == "break" for record in breaks),
-            "skipped_functions": sum(record.kind == "skipped" for record in breaks),
-            "recompiles": len(log.recompiles),
+            "graph_breaks": sum(record.kind != "gave up" for record in breaks),
+            "skipped_functions": sum(len(record.skipped) for record in breaks),
+            "recompiles": log.recompiles.count,
             "graph_ops": sum(record.ops or 0 for record in records),
             "captured_ops": ops.captured["ops"],
             "total_ops": ops.total_ops,
@@ -82,7 +87,7 @@ def assemble(
         kernels=[kernel for graph, record in shown for kernel in _kernels(graph, record.graph)],
         ops=ops,
         breaks=breaks,
-        recompiles=list(log.recompiles),
+        recompiles=log.recompiles.records(),
         caches=_caches(records),
         counters={
             "inductor_metrics": metrics(total),
@@ -122,7 +127,7 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
 
 def _ops(
     records: list[GraphRecord], observed: Observed | None, not_observed: str | None
-) -> OpsRecord:
+) -> tuple[OpsRecord, Estimate | None]:
     calls: dict[int, int] = {}
     for record in records:
         for backward, count in ((False, record.calls), (True, record.backward_calls)):
@@ -133,7 +138,7 @@ def _ops(
     if observed is None:
         if ops.note is None and calls:
             ops.note = "no window was open while the graphs ran: eager ops are unknown"
-        return ops
+        return ops, None
     found = estimate(observed, calls)
     _set_region_times(records, found)
     captured["time_us"] = sum(found.region_ns.values()) / 1e3
@@ -145,7 +150,7 @@ def _ops(
     ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
     ops.eager, ops.missing = found.eager, found.missing
     ops.note = _ops_note(observed, found)
-    return ops
+    return ops, found
 
 
 def _captured_ops(records: list[GraphRecord]) -> dict[str, Any]:
@@ -253,17 +258,26 @@ def _caches(records: list[GraphRecord]) -> dict[str, Any]:
     }
 
 
+def _left_out(log: CompileLog) -> list[str]:
+    return [
+        f"{count} {what}"
+        for count, what in (
+            (log.dropped, "compilations are counted in the totals but not listed"),
+            (log.breaks.left_out, "graph breaks of further causes are not listed"),
+            (log.recompiles.left_out, "recompilations of further functions are not listed"),
+        )
+        if count
+    ]
+
+
 def _compile(log: CompileLog) -> dict[str, Any]:
-    compilations = list(log.compilations)
-    phases: dict[str, float | None] = {}
-    for record in compilations:
-        for phase, seconds in record.phases_s.items():
-            so_far = phases.get(phase, 0.0)
-            phases[phase] = None if so_far is None or seconds is None else so_far + seconds
+    totals = log.totals
     return {
-        "total_s": sum(record.total_s or 0.0 for record in compilations),
-        "phases": phases,
-        "compilations": compilations,
+        "total_s": totals.total_s,
+        "count": totals.count,
+        **totals.parts_s,
+        "phases": dict(totals.phases_s),
+        "compilations": [copy.copy(record) for record in list(log.compilations)],
     }
 
 
