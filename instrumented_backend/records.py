@@ -192,7 +192,8 @@ class GuardRecord:
 
     kind: str  # "shape", "dtype", "int", "grad_mode", ...
     subject: str  # "size of x in dimension 0"
-    values: list[str] = field(default_factory=list)  # the first ones, as they came
+    values: list[str] = field(default_factory=list)  # the first distinct ones, as they came
+    more_values: bool = False
     count: int = 0  # recompilations in which it failed
     file: str | None = None  # the user's line that made the guard
     line: int | None = None

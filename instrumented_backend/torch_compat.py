@@ -617,16 +617,15 @@ def listen_to_trace_log(
     return undo
 
 
-def recompiled_scope() -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Locals and globals of the call that Dynamo is recompiling for, while it reports why.
+def recompiled_frame() -> Any:
+    """The call that Dynamo is recompiling for, while it reports why: ``f_code``, ``f_locals``...
 
     Read from the caller's arguments, as above; None where they can't be found.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:
         if frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons":
-            users = frame.f_locals.get("frame")
-            return None if users is None else (dict(users.f_locals), users.f_globals)
+            return frame.f_locals.get("frame")
         frame = frame.f_back
     return None
 

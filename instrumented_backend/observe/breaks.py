@@ -67,6 +67,8 @@ class BreakLog:
                 record.called_line = found.called_from.line
         compilation = self._compiling.get(compile_id)
         if compilation is None:
+            if len(self._compiling) >= MAX_BREAKS:
+                self._compiling.clear()  # of compilations whose end nobody told
             compilation = self._compiling[compile_id] = _Compilation(compile_id)
         if id(cause) not in compilation.met:
             record.count += 1
@@ -135,13 +137,10 @@ class BreakLog:
         self,
         graphs: Iterable[GraphRecord],
         seen: Mapping[tuple[int, Line], list[float]] | None,
-        unplaced: Mapping[str, int],
     ) -> list[BreakRecord]:
         """Copies of all, the costliest first.
 
-        ``seen`` has the eager ops and nanoseconds by region key and line, where any were watched;
-        ``unplaced`` Dynamo's messages of what it does not support, counted: those of functions
-        that it refused before it began to compile have no event.
+        ``seen`` has the eager ops and nanoseconds by region key and line, where any were watched.
         """
         causes = list(self._causes.values())
         graphs = list(graphs)
@@ -152,14 +151,28 @@ class BreakLog:
             records.append(record)
         if seen is not None:
             _add_costs(records, graphs, seen)
-        known = {record.reason for record in records}
-        known |= {skipped.reason or "" for record in records for skipped in record.skipped}
-        for message, count in unplaced.items():
+        return sorted(records, key=_costliest_first)
+
+    def unplaced(self, unsupported: Mapping[str, int]) -> list[BreakRecord]:
+        """Causes that are in Dynamo's counter of what it does not support, and in no event.
+
+        So are functions that it refuses before it begins to compile them: generators. Where it
+        skipped other functions, these are what they called, and no cause of their own.
+        """
+        known = {cause.record.reason for cause in self._causes.values()}
+        skipped = [one for cause in self._causes.values() for one in cause.record.skipped]
+        known |= {function.reason or "" for function in skipped}
+        records = []
+        for message, count in unsupported.items():
             reason = sentence(message)
-            if reason not in known:
+            if reason not in known and not skipped:
                 hint = first_hint(message)
                 records.append(BreakRecord("gave up", reason, None, None, None, count, hint=hint))
-        return sorted(records, key=lambda record: (-(record.eager_time_us or 0.0), -record.count))
+        return records
+
+
+def _costliest_first(record: BreakRecord) -> tuple[float, bool, int]:
+    return -(record.eager_time_us or 0.0), record.kind == "break", -record.count
 
 
 def _hint(message: str) -> str | None:

@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from instrumented_backend import torch_compat
@@ -29,6 +30,17 @@ ARTIFACTS = frozenset(
 )
 MAX_COMPILATIONS = 10_000
 _LIMIT = "Dynamo recompile limit exceeded"
+
+
+Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
+
+
+@dataclass(frozen=True)
+class _Recompiling:
+    """Why a function is about to be compiled again."""
+
+    place: Place
+    guards: list[FailedGuard]
 
 
 class CompileLog(logging.Handler):
@@ -94,9 +106,7 @@ class CompileLog(logging.Handler):
                 compile_id = str(torch_compat.current_compile_id())
                 self.breaks.met(compile_id, break_reason(payload))
         elif name == "recompile_reasons":
-            scope = torch_compat.recompiled_scope()
-            reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
-            self._thread.failed = [failed_guard(reason, scope) for reason in reasons]
+            self._thread.recompiling = _recompiling(payload)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None:
@@ -121,6 +131,9 @@ class CompileLog(logging.Handler):
         function, file, line = (
             metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
         )
+        recompiling: _Recompiling | None = getattr(self._thread, "recompiling", None)
+        if function is None and recompiling is not None and _is_refusal(metrics):
+            function, file, line = recompiling.place
         if metrics.get("has_guarded_code"):
             outcome = "compiled"
         elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame"):
@@ -138,7 +151,7 @@ class CompileLog(logging.Handler):
         elif message:
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
             self.breaks.gave_up(compile_id, message, function, file, line, at)
-        recompiled = self._recompilation(metrics, compile_id, (function, file, line), message or "")
+        recompiled = self._recompilation(metrics, compile_id, (function, file, line))
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
         record.function, record.file, record.line = function, file, line
 
@@ -154,17 +167,15 @@ class CompileLog(logging.Handler):
         self,
         metrics: dict[str, Any],
         compile_id: str,
-        place: tuple[str | None, str | None, int | None],
-        message: str,
+        place: Place,
     ) -> RecompileRecord | None:
         reason = metrics.get("recompile_reason")
         if not reason:
             return None
-        guards: list[FailedGuard] | None = getattr(self._thread, "failed", None)
-        self._thread.failed = None
-        if guards is None:
-            guards = [failed_guard(reason, None)]
-        refused = message.startswith(_LIMIT)
+        known: _Recompiling | None = getattr(self._thread, "recompiling", None)
+        self._thread.recompiling = None
+        guards = known.guards if known else [failed_guard(reason, None)]
+        refused = _is_refusal(metrics)
         record = self.recompiles.add(compile_id, place, reason, guards, refused)
         if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
             self._recompiled[compile_id] = record
@@ -260,6 +271,24 @@ class CompileLog(logging.Handler):
         }
         record.total_s = (record.total_s or 0.0) + (span.total_s or 0.0)
         self.totals.add_run_time(seconds)
+
+
+def _recompiling(payload: str) -> _Recompiling:
+    """Read the trace log's ``recompile_reasons``: one as it is, several as a list."""
+    reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
+    frame = torch_compat.recompiled_frame()
+    if frame is None:
+        return _Recompiling((None, None, None), [failed_guard(reason, None) for reason in reasons])
+    code, scope = frame.f_code, (dict(frame.f_locals), frame.f_globals)
+    return _Recompiling(
+        (code.co_name, code.co_filename, code.co_firstlineno),
+        [failed_guard(reason, scope) for reason in reasons],
+    )
+
+
+def _is_refusal(metrics: dict[str, Any]) -> bool:
+    """Was it not compiled because it had been compiled too often?"""
+    return str(metrics.get("fail_reason")).startswith(_LIMIT)
 
 
 class Totals:

@@ -255,7 +255,7 @@ _CURES = {
     "str": "one graph for each value; compile a function for each, or take it out of the function",
     "none": "one graph each is usual; else pass a tensor every time",
     "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
-    "attribute": "keep it constant, or make it a buffer (a tensor) of the module",
+    "attribute": "keep it constant, or make it a tensor (in a module: a buffer)",
     "length": "stack the items into one tensor, or pad to one length",
     "type": "call with one type",
     "identity": "pass the same tensors in the same places every time",

@@ -16,7 +16,11 @@ _FRAME = re.compile(
 _RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
 _HINT = "  Hint: "
 # Hints that nobody can act upon.
-_IDLE_HINTS = ("Please report an issue", "It may be possible to write Dynamo tracing rules")
+_IDLE_HINTS = (
+    "Please report an issue",
+    "It may be possible to write Dynamo tracing rules",
+    "If it is a Python builtin, please file an issue",
+)
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")

@@ -62,13 +62,17 @@ class RecompileLog:
                 return
             known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
             if guard.frame is not None:
-                known.file, known.line = guard.frame.file, guard.frame.line
+                known.file, known.line = _whole(guard.frame.file, record.file), guard.frame.line
                 known.source = guard.frame.source
             record.guards.append(known)
         known.count += 1
         for value in (guard.old, guard.new):
-            if value is not None and value not in known.values and len(known.values) < MAX_VALUES:
+            if value is None or value in known.values:
+                continue
+            if len(known.values) < MAX_VALUES:
                 known.values.append(value)
+            else:
+                known.more_values = True
 
     def records(self) -> list[RecompileRecord]:
         """Copies, those that took the most time first."""
@@ -76,3 +80,10 @@ class RecompileLog:
         for record in records:
             record.guards.sort(key=lambda guard: -guard.count)
         return sorted(records, key=lambda record: (-record.limit_hits, -record.seconds))
+
+
+def _whole(file: str, functions_file: str | None) -> str:
+    """Some reasons have the last two parts of the path only."""
+    if functions_file is not None and functions_file.endswith(f"/{file}"):
+        return functions_file
+    return file

@@ -66,7 +66,8 @@ def assemble(
         for (group, name), count in counts.items()
         if group == "unimplemented"
     }
-    breaks = log.breaks.records(records, found.by_place if found else None, unsupported)
+    breaks = log.breaks.records(records, found.by_place if found else None)
+    breaks += log.breaks.unplaced(unsupported)
     notes += _left_out(log)
     return Report(
         run=_run(devices, started),

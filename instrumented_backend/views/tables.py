@@ -4,7 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend.records import GraphRecord, KernelRecord, Report
+from instrumented_backend.records import (
+    GraphRecord,
+    GuardRecord,
+    KernelRecord,
+    RecompileRecord,
+    Report,
+)
 
 Row = dict[str, Any]
 
@@ -73,22 +79,46 @@ def _breaks(report: Report) -> list[Row]:
             "reason": record.reason,
             "where": _where(record.file, record.line),
             "function": record.function,
+            "source": record.source,
             "times_met": record.count,
+            "eager_ops": record.eager_ops,
+            "eager_time_us": record.eager_time_us,
+            "graphs_before": _flat(record.graphs_before),
+            "graphs_after": _flat(record.graphs_after),
+            "ran_eagerly": _flat([function.function for function in record.skipped]),
+            "called_from": _where(record.called_file, record.called_line),
+            "hint": record.hint,
         }
         for record in report.breaks
     ]
 
 
 def _recompiles(report: Report) -> list[Row]:
+    """A row for each guard that failed."""
     return [
         {
             "compile_id": record.compile_id,
             "function": record.function,
             "where": _where(record.file, record.line),
-            "reason": record.reason,
+            "recompiles": record.count,
+            "seconds": record.seconds,
+            "limit_hits": record.limit_hits,
+            "guard": guard.subject if guard else None,
+            "kind": guard.kind if guard else None,
+            "values": " → ".join(guard.values) if guard else None,
+            "failures": guard.count if guard else None,
+            "used_at": _where(guard.file, guard.line) if guard else None,
+            "cure": guard.cure if guard else None,
+            "reason": (guard and guard.reason) or record.reason,
         }
         for record in report.recompiles
+        for guard in _guards(record)
     ]
+
+
+def _guards(record: RecompileRecord) -> list[GuardRecord | None]:
+    """None stands for a function that has no guard to show."""
+    return [*record.guards] or [None]
 
 
 def _missing(report: Report) -> list[Row]:
@@ -174,6 +204,7 @@ def _caches(report: Report) -> list[Row]:
             "cache": graph.cache,
             "aot_autograd": graph.aot_autograd_cache,
             **{f"fx_graph_{kind}": count for kind, count in graph.fx_graph_cache.items()},
+            "saved_s": graph.saved_s,
             "bypass_reason": graph.cache_reason,
         }
         for graph in report.graphs
@@ -188,11 +219,31 @@ def _compile(report: Report) -> list[Row]:
             "direction": record.direction,
             "outcome": record.outcome,
             "function": record.function,
-            **record.phases_s,
+            "graphs": _flat(record.graphs),
             "total_s": record.total_s,
+            "longest phases": _longest(record.phases_s),
+            **record.phases_s,
         }
         for record in report.compile["compilations"]
     ]
+
+
+def _longest(phases: dict[str, float | None]) -> str:
+    """``codegen 1.21, load 0.40``: what took most of it."""
+    known = sorted(((took, name) for name, took in phases.items() if took), reverse=True)
+    shown = [(took, name) for took, name in known if took >= 0.1 * known[0][0]][:3]
+    return ", ".join(
+        f"{name.removesuffix('_s').replace('_', ' ')} {took:.2f}" for took, name in shown
+    )
+
+
+_PHASES = frozenset(
+    f"{phase}_s"
+    for phase in (
+        *("dynamo", "aot_autograd", "passes", "lowering", "scheduling", "codegen"),
+        *("kernel_compile", "load", "autotune", "cudagraphs", "inductor"),
+    )
+)
 
 
 TABLES = {
@@ -205,8 +256,8 @@ TABLES = {
             _graphs,
             frozenset({"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}),
         ),
-        Table("breaks", "What ended a graph (break) or left a function eager (skipped)", _breaks),
-        Table("recompiles", "Functions compiled again, and the guard that failed", _recompiles),
+        Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
+        Table("recompiles", "Functions compiled again, and the guards that failed", _recompiles),
         Table("missing", "Eager ops between the graphs", _missing),
         Table(
             "kernels",
@@ -218,9 +269,9 @@ TABLES = {
         Table("caches", "Where each graph's code came from", _caches),
         Table(
             "compile",
-            "Seconds in each phase and in none inside it",
+            "Compilations, and the phases that took longest (s)",
             _compile,
-            frozenset({"direction", "outcome"}),
+            frozenset({"direction", "outcome"}) | _PHASES,
         ),
     )
 }
