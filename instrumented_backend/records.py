@@ -300,6 +300,10 @@ def _graph(data: dict[str, Any]) -> GraphRecord:
 
 
 def _break(data: dict[str, Any]) -> BreakRecord:
+    if "skipped" not in data and data["kind"] == "skipped":
+        # Of an earlier release, which listed functions and breaks apart.
+        function = SkippedRecord(data["function"], data["file"], data["line"])
+        return BreakRecord(**{**data, "kind": "gave up"}, skipped=[function])
     skipped = [SkippedRecord(**item) for item in data.get("skipped", ())]
     return BreakRecord(**{**data, "skipped": skipped})
 

@@ -166,7 +166,7 @@ def _value_kind(name: str, old: str) -> str:
         value = ast.literal_eval(old)
     except (ValueError, SyntaxError):
         return "value"
-    if re.search(r"[.\]]", name) and isinstance(value, (int, float, bool, str)):
+    if re.search(r"[.\]]", _name(name)) and isinstance(value, (int, float, bool, str)):
         return "attribute"
     return type(value).__name__ if isinstance(value, (bool, int, float, str)) else "value"
 
