@@ -37,6 +37,7 @@ def assemble(
     *,
     graphs: Iterable[ObservedGraph],
     log: CompileLog,
+    cudagraphs: dict[str, Any],
     observed: Observed | None,
     not_observed: str | None,
     outside: Counts,
@@ -96,7 +97,7 @@ def assemble(
             "outside_inductor_metrics": metrics(outside),
             "outside_graphs": moved(outside),
         },
-        compile=_compile(log),
+        compile={**_compile(log), "cudagraphs": cudagraphs},
         notes=notes,
     )
 

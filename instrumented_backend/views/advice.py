@@ -1,5 +1,7 @@
 """What stands below a table: figures over all its rows, and what to do next."""
 
+from typing import Any
+
 from instrumented_backend.records import BreakRecord, Report
 from instrumented_backend.views.words import count, duration, percent, seconds, short_path
 
@@ -49,6 +51,26 @@ def _compile_facts(report: Report) -> list[str]:
         if compile_["later_s"]:
             later += f", recompilations {seconds(compile_['later_s'])}"
         lines.append(", ".join(named) + later)
+    return lines + _cudagraph_facts(compile_.get("cudagraphs") or {})
+
+
+def _cudagraph_facts(cudagraphs: dict[str, Any]) -> list[str]:
+    if not cudagraphs:
+        return []
+    memory = cudagraphs["memory_bytes"]
+    held = "" if memory is None else f", {memory / 1e6:.3g} MB held"
+    lines = [
+        f"CUDA graphs: {cudagraphs['recorded']} recorded, "
+        f"{count(cudagraphs['replayed'], 'replay')}{held}"
+    ]
+    for what, reasons in (
+        ("recorded again", cudagraphs["re_recorded"]),
+        ("skipped", cudagraphs["skipped"]),
+    ):
+        lines += [
+            f"CUDA graphs {what}, {count(times, 'time')}: {reason}"
+            for reason, times in reasons.items()
+        ]
     return lines
 
 
@@ -151,6 +173,15 @@ def _after_compile(report: Report) -> list[str]:
         steps.append("run it again: with warm caches most of this is spared")
     if 100 * (compile_["phases"].get("autotune_s") or 0.0) / total >= WORTH_SAYING_PCT:
         steps.append("autotuning is kept in the cache; mode='default' does without it")
+    return steps + _cudagraph_steps(compile_.get("cudagraphs") or {})
+
+
+def _cudagraph_steps(cudagraphs: dict[str, Any]) -> list[str]:
+    steps = []
+    if any("mutated inputs" in reason for reason in cudagraphs.get("skipped", ())):
+        steps.append("return new tensors instead of changing inputs in place, for CUDA graphs")
+    if "new sizes" in cudagraphs.get("re_recorded", ()):
+        steps.append("pad to few sizes: each one has a CUDA graph of its own")
     return steps
 
 
