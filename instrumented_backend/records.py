@@ -48,7 +48,7 @@ class GraphRecord:
     backward_time_us: float | None = None
     code: list[CodeRecord] = field(default_factory=list)
     cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
-    cache_reason: str | None = None  # of a bypass
+    cache_reason: str | None = None  # of a bypass, or what a missed key has that others had not
     saved_s: float | None = None  # what compiling took when the caches were filled
     aot_autograd_cache: str | None = None  # "hit", "miss", "bypass" or "off"
     fx_graph_cache: dict[str, int] = field(default_factory=dict)  # hits, misses, bypasses

@@ -650,6 +650,15 @@ def cache_folder() -> str:
     return cache_dir()
 
 
+def cache_entry_bytes(cache: str, key: str) -> int:
+    """What an entry of the "autograd" or the "fx_graph" cache takes on the disk; 0 if not there."""
+    parts = ("aotautograd", key) if cache == "autograd" else ("fxgraph", key[1:3], key)
+    try:
+        return sum(file.stat().st_size for file in Path(cache_folder(), *parts).iterdir())
+    except OSError:
+        return 0  # no local cache, or removed by somebody
+
+
 # --- The structured trace log -------------------------------------------------------------------
 
 TRACE_LOGGER = "torch.__trace"

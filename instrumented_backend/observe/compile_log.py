@@ -3,12 +3,13 @@
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.breaks import BreakLog
+from instrumented_backend.observe.caches import CacheLog
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.guards import FailedGuard, failed_guard
@@ -56,6 +57,7 @@ class CompileLog(logging.Handler):
         self._compiling: dict[str, list[ObservedGraph]] = {}  # compile id → its graphs so far
         self._thread = threading.local()
         self._clock = PhaseClock(self._at_run_time)
+        self.caches = CacheLog()
         self.breaks = BreakLog()
         self.recompiles = RecompileLog()
         self.clear()
@@ -65,6 +67,8 @@ class CompileLog(logging.Handler):
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
         self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
+        self._clock.counts.clear()
+        self.caches.clear()
         self.breaks.clear()
         self.recompiles.clear()
         self.dropped = 0
@@ -78,6 +82,11 @@ class CompileLog(logging.Handler):
     def code_compiled(self, graph: ObservedGraph) -> None:
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
         self._thread.graph = graph
+
+    @property
+    def steps(self) -> Mapping[str, int]:
+        """How often torch did each step that is counted."""
+        return dict(self._clock.counts)
 
     def emit(self, record: logging.LogRecord) -> None:
         with self._failures.guard("compile log"):
@@ -94,7 +103,9 @@ class CompileLog(logging.Handler):
         """One of torch's marks of time."""
         with self._failures.guard("compile times"):
             if event["ph"] == "i":
-                self._looked_up(event["name"], event.get("args") or {})
+                graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+                if graph is not None:
+                    self.caches.looked_up(event["name"], event.get("args") or {}, graph.record)
             else:
                 self._clock.mark(event)
 
@@ -112,18 +123,6 @@ class CompileLog(logging.Handler):
             if graph is not None:
                 bypass = json.loads(payload)
                 graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
-
-    def _looked_up(self, name: str, found: dict[str, Any]) -> None:
-        """A look-up in the AOTAutograd or FX graph cache: what a hit spared."""
-        graph: ObservedGraph | None = getattr(self._thread, "graph", None)
-        if graph is None or not name.endswith("_cache_hit"):
-            return
-        saved_s = 0.0
-        if name == "autograd_cache_hit":
-            saved_s = (found.get("time_saved_ms") or 0) / 1e3
-        elif name == "fx_graph_cache_hit":
-            saved_s = (found.get("time_saved_ns") or 0) / 1e9
-        graph.record.saved_s = (graph.record.saved_s or 0.0) + saved_s
 
     def _compilation(self, metrics: dict[str, Any]) -> None:
         compile_id = str(metrics["compile_id"])

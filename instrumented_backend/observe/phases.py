@@ -7,6 +7,7 @@ the whole by construction.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,6 +69,7 @@ _STEP_ENDINGS = {
 _COMPILATION = "dynamo"  # the step round a compilation, also where that runs inside another one
 _BACKWARD = "entire_backward_compile"
 _AT_RUN_TIME = ("autotune", "cudagraphs")
+_COUNTED = frozenset({"compile_file", "CachingAutotuner.benchmark_all_configs"})
 _DEEPEST = 20  # compilations inside compilations; beyond that something was left open
 
 
@@ -114,11 +116,14 @@ class PhaseClock:
         self._at_run_time = at_run_time
         self._clock = clock
         self._thread = threading.local()
+        self.counts: Counter[str] = Counter()  # of the steps worth counting, on all threads
 
     def mark(self, event: dict[str, Any]) -> None:
         """One of torch's trace events: ``ph`` is ``B`` for the start of ``name``, ``E`` its end."""
         kind = event.get("ph")
         if kind == "B":
+            if event["name"] in _COUNTED:
+                self.counts[event["name"]] += 1
             self._begin(event["name"], event.get("args") or {})
         elif kind == "E":
             self._end(event["name"])

@@ -6,13 +6,13 @@ import os
 import platform
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
@@ -90,7 +90,17 @@ def assemble(
         ops=ops,
         breaks=breaks,
         recompiles=log.recompiles.records(),
-        caches=_caches(records),
+        caches=cache_section(
+            records,
+            {
+                name: count
+                for counts in (total, outside)
+                for (group, name), count in counts.items()
+                if group == "inductor"
+            },
+            log.steps,
+            log.caches,
+        ),
         counters={
             "inductor_metrics": metrics(total),
             "graphs": moved(total),
@@ -123,7 +133,7 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     if graph.compiled_before_reset:
         record.compile_s = {}
     else:
-        _describe_caches(record)
+        describe_caches(record)
     return record
 
 
@@ -218,46 +228,6 @@ def _ops_note(observed: Observed, found: Estimate) -> str | None:
 def _percent(part: float | None, whole: float | None) -> float | None:
     # Divided first: x / x is 1, where 100 * x / x can be 100.00000000000001.
     return None if part is None or not whole else 100 * (part / whole)
-
-
-def _describe_caches(record: GraphRecord) -> None:
-    """Which caches held the graph, from the counters that its own compilation moved."""
-    aot = record.counters.get("aot_autograd", {})
-    inductor = record.counters.get("inductor", {})
-    record.fx_graph_cache = {
-        "hits": inductor.get("fxgraph_cache_hit", 0),
-        "misses": inductor.get("fxgraph_cache_miss", 0),
-        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
-    }
-    record.aot_autograd_cache = next(
-        (state for state in ("bypass", "miss", "hit") if aot.get(f"autograd_cache_{state}")), "off"
-    )
-    fx = record.fx_graph_cache
-    if record.aot_autograd_cache == "hit":
-        record.cache = "hit"
-    elif fx["misses"]:
-        record.cache = "miss"
-    elif fx["bypasses"]:
-        record.cache = "bypass"
-    elif fx["hits"]:
-        record.cache = "hit"
-    else:
-        record.cache = record.aot_autograd_cache
-
-
-def _caches(records: list[GraphRecord]) -> dict[str, Any]:
-    states = Counter(record.cache for record in records)
-    return {
-        "graphs": {state: states[state] for state in ("hit", "miss", "bypass", "off")},
-        "aot_autograd": dict(Counter(record.aot_autograd_cache for record in records)),
-        "fx_graph": {
-            kind: sum(record.fx_graph_cache.get(kind, 0) for record in records)
-            for kind in ("hits", "misses", "bypasses")
-        },
-        "bypass_reasons": dict(
-            Counter(record.cache_reason for record in records if record.cache_reason)
-        ),
-    }
 
 
 def _left_out(log: CompileLog) -> list[str]:

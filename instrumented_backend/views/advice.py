@@ -3,6 +3,7 @@
 from typing import Any
 
 from instrumented_backend.records import BreakRecord, Report
+from instrumented_backend.views.meanings import explained
 from instrumented_backend.views.words import count, duration, percent, seconds, short_path
 
 WORTH_SAYING_PCT = 10.0
@@ -14,6 +15,8 @@ def facts(report: Report, table: str) -> list[str]:
         return _compile_facts(report)
     if table == "caches":
         return _cache_facts(report)
+    if table == "counters":
+        return _counter_facts(report)
     return []
 
 
@@ -87,6 +90,24 @@ def _cache_facts(report: Report) -> list[str]:
     if caches.get("bytes"):
         lines.append(f"entries on disk: {caches['bytes'] / 1e6:.3g} MB")
     return lines
+
+
+def _counter_facts(report: Report) -> list[str]:
+    """Each counter that moved, and what it counts."""
+    counters = report.counters
+    moved = {
+        (group, name)
+        for groups in (
+            {"inductor_metrics": counters["inductor_metrics"]},
+            {"inductor_metrics": counters["outside_inductor_metrics"]},
+            counters["graphs"],
+            counters["outside_graphs"],
+        )
+        for group, members in groups.items()
+        for name, value in members.items()
+        if value
+    }
+    return explained(moved)
 
 
 # --- Next ---------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from instrumented_backend.records import (
     RecompileRecord,
     Report,
 )
+from instrumented_backend.views.meanings import meaning
 
 Row = dict[str, Any]
 
@@ -178,21 +179,38 @@ _KERNEL_COLUMNS = frozenset(
 
 
 def _counters(report: Report) -> list[Row]:
-    rows: list[Row] = []
+    """In all, of each graph, and of what ran outside them."""
+    counters = report.counters
+    outside = {"inductor_metrics": counters["outside_inductor_metrics"]}
+    outside |= counters["outside_graphs"]
+    everything: dict[str, dict[str, int]] = {}
+    for groups in (
+        {"inductor_metrics": counters["inductor_metrics"]} | counters["graphs"],
+        outside,
+    ):
+        for group, members in groups.items():
+            total = everything.setdefault(group, {})
+            for name, value in members.items():
+                total[name] = total.get(name, 0) + value
+    rows = _counter_rows("all", everything)
     for graph in report.graphs:
-        metrics = {name: value for name, value in graph.inductor_metrics.items() if value}
-        rows += _counter_rows(graph.graph, {"inductor_metrics": metrics, **graph.counters})
-    outside = report.counters["outside_inductor_metrics"]
-    moved = {name: value for name, value in outside.items() if value}
-    rows += _counter_rows(None, {"inductor_metrics": moved})
-    return rows + _counter_rows(None, report.counters["outside_graphs"])
+        metrics = {"inductor_metrics": graph.inductor_metrics}
+        rows += _counter_rows(graph.graph, {**metrics, **graph.counters})
+    return rows + _counter_rows("none", outside)
 
 
-def _counter_rows(graph: int | None, groups: dict[str, dict[str, int]]) -> list[Row]:
+def _counter_rows(graph: int | str | None, groups: dict[str, dict[str, int]]) -> list[Row]:
     return [
-        {"graph": graph, "group": group, "counter": counter.partition("\n")[0], "value": value}
+        {
+            "graph": graph,
+            "group": group,
+            "counter": counter.partition("\n")[0],
+            "value": value,
+            "meaning": meaning(group, counter),
+        }
         for group, counters in groups.items()
         for counter, value in counters.items()
+        if value
     ]
 
 
@@ -205,7 +223,7 @@ def _caches(report: Report) -> list[Row]:
             "aot_autograd": graph.aot_autograd_cache,
             **{f"fx_graph_{kind}": count for kind, count in graph.fx_graph_cache.items()},
             "saved_s": graph.saved_s,
-            "bypass_reason": graph.cache_reason,
+            "reason": graph.cache_reason,
         }
         for graph in report.graphs
     ]
@@ -265,7 +283,12 @@ TABLES = {
             _kernels,
             frozenset(kernel_row(KernelRecord("", ""))) - _KERNEL_COLUMNS,
         ),
-        Table("counters", "Counters moved by each graph's compilation", _counters),
+        Table(
+            "counters",
+            "Counters moved in all, by each graph's compilation, by none of them",
+            _counters,
+            frozenset({"meaning"}),
+        ),
         Table("caches", "Where each graph's code came from", _caches),
         Table(
             "compile",
