@@ -257,6 +257,17 @@ def test_restarts_of_a_compilation_are_one_meeting() -> None:
     (record,) = log.records([], None)
     assert (record.count, record.kind, record.graphs_before) == (2, "break", [7])
     assert (record.eager_ops, record.eager_time_us) == (None, None)  # nobody looked
+    for _ in range(2):
+        log.met(None, reason(3))  # outside any compilation: nothing tells one from another
+    assert log.records([], None)[0].count == 4
+
+
+def test_compile_ids_come_again_after_a_reset() -> None:
+    log = BreakLog()
+    for end in (log.ended, lambda compile_id: log.compiled(compile_id, "f", "m", [])):
+        log.met("0/0", reason(3))
+        end("0/0")
+    assert log.records([], None)[0].count == 2
 
 
 def test_a_function_given_up_without_a_break() -> None:

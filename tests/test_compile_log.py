@@ -71,6 +71,7 @@ def test_a_break_inside_a_loop(run_program: RunProgram) -> None:
 
 def test_compile_times_are_those_of_torch(fresh: None) -> None:
     torch._dynamo.utils.clear_compilation_metrics()
+    torch._dynamo.utils.compilation_time_metrics.clear()
     compiled = torch.compile(lambda x: (x.sin() + 1).sum(), backend="instrumented")
     compiled(torch.randn(8, requires_grad=True)).backward()
     report = instrumented_backend.report()
@@ -85,6 +86,14 @@ def test_compile_times_are_those_of_torch(fresh: None) -> None:
     compile_s = report.graphs[0].compile_s
     assert compile_s["backward_codegen_s"] is not None
     assert sum(s or 0.0 for s in compile_s.values()) == pytest.approx(report.compile["total_s"])
+    names, sums = torch._dynamo.utils.compile_times("csv", aggregate=True)
+    times = dict(zip(names, map(float, sums), strict=True))
+    for name, direction in (
+        ("_compile.compile_inner", "forward"),
+        ("backward._backward_impl", "backward"),
+    ):
+        ours = report.compile[f"{direction}_s"]
+        assert times[name] == pytest.approx(ours, rel=0.03, abs=0.02)
     assert report.compile["forward_s"] == forward.total_s
     assert report.compile["backward_s"] == backward.total_s
 

@@ -49,7 +49,7 @@ class BreakLog:
         self._compiling: dict[str, _Compilation] = {}
         self.left_out = 0  # meetings with causes beyond the first MAX_BREAKS
 
-    def met(self, compile_id: str, found: BreakReason) -> None:
+    def met(self, compile_id: str | None, found: BreakReason) -> None:
         """A compilation ran into a break; restarts of one compilation are one meeting."""
         frame = found.frame
         cause = self._cause(
@@ -65,6 +65,9 @@ class BreakLog:
             if found.called_from is not None:
                 record.called_file = found.called_from.file
                 record.called_line = found.called_from.line
+        if compile_id is None:
+            record.count += 1
+            return
         compilation = self._compiling.get(compile_id)
         if compilation is None:
             if len(self._compiling) >= MAX_BREAKS:
@@ -88,6 +91,10 @@ class BreakLog:
             site = _site(found, function, file)
             if site is not None and len(cause.sites) < MAX_LISTED:
                 cause.sites.add(site)
+
+    def ended(self, compile_id: str) -> None:
+        """A compilation came to nothing, and torch does not say why."""
+        self._compiling.pop(compile_id, None)
 
     def gave_up(
         self,

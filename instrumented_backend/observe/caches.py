@@ -44,13 +44,23 @@ class CacheLog:
         if components and cache == "fx_graph":
             key_parts = key_of(components)
             if state == "miss" and graph.cache_reason is None:
-                graph.cache_reason = self._nearest(key_parts)
+                graph.cache_reason = self._nearest(graph.compile_id, key_parts)
             self._keys.append((graph.compile_id, key_parts))
 
-    def _nearest(self, key: Key) -> str | None:
-        """What in the key is new, against the most similar one of this process."""
+    def _nearest(self, compile_id: str, key: Key) -> str | None:
+        """What in the key is new, against the most similar one of this process.
+
+        That is one of another compilation of the same function, or one of the same graph: with
+        that of any other code there is nothing to compare.
+        """
+        function = compile_id.rpartition("/")[0]
         nearest = min(
-            ((differences(key, other), name) for name, other in self._keys),
+            (
+                (differences(key, other), name)
+                for name, other in self._keys
+                if name != compile_id
+                and (name.rpartition("/")[0] == function or other.get("gm") == key.get("gm"))
+            ),
             key=lambda item: len(item[0]),
             default=None,
         )

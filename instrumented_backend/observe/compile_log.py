@@ -114,8 +114,8 @@ class CompileLog(logging.Handler):
     def _artifact(self, name: str, payload: str) -> None:
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
-                compile_id = str(torch_compat.current_compile_id())
-                self.breaks.met(compile_id, break_reason(payload))
+                current = torch_compat.current_compile_id()
+                self.breaks.met(None if current is None else str(current), break_reason(payload))
         elif name == "recompile_reasons":
             self._thread.recompiling = _recompiling(payload)
         elif name.endswith("_cache_bypass"):
@@ -150,6 +150,8 @@ class CompileLog(logging.Handler):
         elif message:
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
             self.breaks.gave_up(compile_id, message, function, file, line, at)
+        else:
+            self.breaks.ended(compile_id)
         recompiled = self._recompilation(metrics, compile_id, (function, file, line))
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
         record.function, record.file, record.line = function, file, line
