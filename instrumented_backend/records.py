@@ -212,7 +212,7 @@ class RecompileRecord:
     line: int | None
     reason: str | None
     count: int = 1
-    seconds: float = 0.0  # spent on compiling it again, lazy backwards included
+    compile_s: float = 0.0  # spent on compiling it again, lazy backwards included
     limit_hits: int = 0  # calls refused because of the recompile limit
     guards: list[GuardRecord] = field(default_factory=list)
     guards_left_out: int = 0  # failures of further guards, not listed

@@ -10,6 +10,66 @@ import torch
 from conftest import RunProgram
 
 import instrumented_backend
+from instrumented_backend.observe import compile_log
+from instrumented_backend.observe.compile_log import CompileLog
+from instrumented_backend.observe.failures import Failures
+
+
+def compile_once(log: CompileLog, compile_id: str, **metrics: Any) -> None:
+    """What torch says of one compilation: its marks, and before the last one its metrics."""
+    log.timed({"ph": "B", "name": "dynamo", "args": {}})
+    record = logging.makeLogRecord(
+        {
+            "metadata": {
+                "compilation_metrics": {
+                    "compile_id": compile_id,
+                    "co_name": "f",
+                    "co_filename": "/me/model.py",
+                    "co_firstlineno": 3,
+                    "has_guarded_code": True,
+                    **metrics,
+                }
+            }
+        }
+    )
+    log.emit(record)
+    log.timed({"ph": "E", "name": "dynamo"})
+
+
+@pytest.mark.parametrize("limit", [10_000, 100])
+def test_all_compilations_count(monkeypatch: pytest.MonkeyPatch, limit: int) -> None:
+    """torch keeps the last 64."""
+    monkeypatch.setattr(compile_log, "MAX_COMPILATIONS", limit)
+    failures = Failures()
+    log = CompileLog(failures, lambda graph: None)
+    for n in range(200):
+        compile_once(log, f"0/{n}", recompile_reason=f"n == {n}" if n else None)
+    assert failures.notes == []
+    assert (len(log.compilations), log.dropped) == (min(200, limit), max(0, 200 - limit))
+    assert all(record.total_s == sum(record.phases_s.values()) for record in log.compilations)
+    totals = log.totals
+    assert totals.count == 200
+    assert totals.total_s == pytest.approx(totals.phases_s["dynamo_s"])
+    assert totals.parts_s["first_s"] + totals.parts_s["later_s"] == pytest.approx(totals.total_s)
+    assert totals.parts_s["first_s"] == log.compilations[0].total_s
+    (recompiled,) = log.recompiles.records()
+    assert (recompiled.count, log.recompiles.count) == (199, 199)
+    assert recompiled.compile_s == pytest.approx(totals.parts_s["later_s"])
+
+
+def test_work_at_run_time_is_booked_on_its_graph() -> None:
+    log = CompileLog(Failures(), lambda graph: None)
+    compile_once(log, "3/0")
+    for _ in range(2):
+        arguments = {"compile_id": "3/0", "is_backward": True}
+        log.timed({"ph": "B", "name": "CUDAGraphNode.record", "args": arguments})
+        log.timed({"ph": "E", "name": "CUDAGraphNode.record"})
+    _, at_run_time = log.compilations
+    assert (at_run_time.outcome, at_run_time.direction) == ("run time", "backward")
+    assert at_run_time.total_s == at_run_time.phases_s["cudagraphs_s"] > 0
+    assert log.totals.count == 1
+    assert log.totals.parts_s["run_time_s"] == pytest.approx(at_run_time.total_s)
+
 
 # --- The real thing -----------------------------------------------------------------------------
 

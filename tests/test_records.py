@@ -104,7 +104,7 @@ def sample() -> Report:
                 "/home/me/model.py",
                 12,
                 "size mismatch",
-                seconds=2.5,
+                compile_s=2.5,
                 guards=[
                     GuardRecord(
                         kind="shape",

@@ -66,6 +66,7 @@ class CompileLog(logging.Handler):
         self.compilations: list[CompileRecord] = []
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
+        self._compiled: dict[str, tuple[Place, list[int | None]]] = {}  # by compile id
         self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
         self._clock.counts.clear()
         self.caches.clear()
@@ -155,12 +156,14 @@ class CompileLog(logging.Handler):
         recompiled = self._recompilation(metrics, compile_id, (function, file, line))
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
         record.function, record.file, record.line = function, file, line
+        if graphs and len(self._compiled) < MAX_COMPILATIONS:
+            self._compiled[compile_id] = (function, file, line), record.graphs
 
         def finished() -> None:
             if len(graphs) == 1:
                 graphs[0].record.compile_s.update(record.phases_s)
             if recompiled is not None:
-                recompiled.seconds += record.total_s or 0.0
+                recompiled.compile_s += record.total_s or 0.0
 
         self._finish(record, finished)
 
@@ -199,7 +202,7 @@ class CompileLog(logging.Handler):
                 )
             recompiled = self._recompiled.get(compile_id)
             if recompiled is not None:
-                recompiled.seconds += record.total_s or 0.0
+                recompiled.compile_s += record.total_s or 0.0
 
         self._finish(record, finished)
 
@@ -261,7 +264,8 @@ class CompileLog(logging.Handler):
         direction = "backward" if span.backward else "forward"
         record = self._run_time.get((compile_id, direction))
         if record is None:
-            record = CompileRecord(compile_id, direction, None, None, None, "run time", [], {}, 0.0)
+            place, graphs = self._compiled.get(compile_id, ((None, None, None), []))
+            record = CompileRecord(compile_id, direction, *place, "run time", list(graphs), {}, 0.0)
             if len(self._run_time) < MAX_COMPILATIONS:
                 self._run_time[compile_id, direction] = record
                 self._keep(record)

@@ -79,7 +79,7 @@ class RecompileLog:
         records = copy.deepcopy(list(self._functions.values()))
         for record in records:
             record.guards.sort(key=lambda guard: -guard.count)
-        return sorted(records, key=lambda record: (-record.limit_hits, -record.seconds))
+        return sorted(records, key=lambda record: (-record.limit_hits, -record.compile_s))
 
 
 def _whole(file: str, functions_file: str | None) -> str:

@@ -146,7 +146,7 @@ def _after_recompiles(report: Report) -> list[str]:
         if any(guard.kind == "shape" for guard in record.guards)
     ]
     if shapes:
-        lost = sum(record.seconds for record in shapes)
+        lost = sum(record.compile_s for record in shapes)
         steps.append(
             f"torch.compile(dynamic=True), or mark_dynamic, for {shapes[0].function}: "
             f"changing shapes took {seconds(lost)}"

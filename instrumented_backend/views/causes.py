@@ -78,7 +78,7 @@ def _recompile_block(record: RecompileRecord) -> Block:
     where = short_path(record.file, record.line)
     headline = (
         f"{record.function or 'a function'} ({where}): compiled again "
-        f"{count(record.count, 'time')}, {seconds(record.seconds)}"
+        f"{count(record.count, 'time')}, {seconds(record.compile_s)}"
     )
     said = []
     if record.limit_hits:

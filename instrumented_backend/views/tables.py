@@ -102,7 +102,7 @@ def _recompiles(report: Report) -> list[Row]:
             "function": record.function,
             "where": _where(record.file, record.line),
             "recompiles": record.count,
-            "seconds": record.seconds,
+            "compile_s": record.compile_s,
             "limit_hits": record.limit_hits,
             "guard": guard.subject if guard else None,
             "kind": guard.kind if guard else None,
@@ -239,7 +239,7 @@ def _compile(report: Report) -> list[Row]:
             "function": record.function,
             "graphs": _flat(record.graphs),
             "total_s": record.total_s,
-            "longest phases": _longest(record.phases_s),
+            "longest_phases": _longest(record.phases_s),
             **record.phases_s,
         }
         for record in report.compile["compilations"]
