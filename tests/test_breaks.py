@@ -15,114 +15,114 @@ from instrumented_backend.records import GraphRecord
 
 LIBRARY = """\
 def noisy(x):
-    y = x + 1
+    y = x.mm(x)
     print("in a library")  # break: library
-    return y + 1
+    return y.mm(y)
 """
 
-# Every graph is "one tensor plus one", so that all share one kernel.
+# Nothing but library calls in the graphs: no kernel has to be compiled.
 PROGRAM = """\
 import _struct
 import numpy, torch
 import library
 
 def prints(x):
-    y = x + 1
+    y = x.mm(x)
     print("hello")  # break: print
-    return y + 1
+    return y.mm(y)
 
 def item(x):
-    y = x + 1
-    return y + (1 if y.sum().item() else 2)  # break: item
+    y = x.mm(x)
+    return y.mm(y) if y.det().item() == 5 else y.t()  # break: item
 
 def branch(x):
-    y = x + 1
-    if y.sum() > 0:  # break: if
-        return y + 1
-    return y
+    y = x.mm(x)
+    if y.det():  # break: if
+        return y
+    return y.mm(y)
 
 def builtin(x):
-    y = x + 1
+    y = x.mm(x)
     exec("z = 3")  # break: builtin
-    return y + 1
+    return y.mm(y)
 
 def extension(x):
-    y = x + 1
+    y = x.mm(x)
     n = _struct.calcsize("i")  # break: extension
-    return y + 1
+    return y.mm(y)
 
 def number(x):
-    y = x + 1
+    y = x.mm(x)
     numpy.random.uniform()  # break: numpy
-    return y + 1
+    return y.mm(y)
 
 def generate(x):
     torch._dynamo.graph_break()  # break: generator
     yield x
 
 def generator(x):  # skipped: generator
-    y = x + 1
+    y = x.mm(x)
     for z in generate(y):
-        y = z + 1
+        y = z.mm(z)
     return y
 
 def trying(x):  # skipped: try
-    y = x + 1
+    y = x.mm(x)
     try:
         print("try")  # break: try
     except ValueError:
-        y = y + 3
-    return y + 1
+        y = y.mm(y)
+    return y.mm(y)
 
 class Plain:
     def __enter__(self): return self
     def __exit__(self, *error): return False
 
 def context(x):  # skipped: with
-    y = x + 1
+    y = x.mm(x)
     with Plain():
         print("with")  # break: with
-    return y + 1
+    return y.mm(y)
 
 @torch.compiler.disable
 def disabled(x):
     return x.cos().sin()
 
 def calls_disabled(x):
-    y = x + 1
+    y = x.mm(x)
     z = disabled(y)  # break: disabled
-    return z + 1
+    return z.mm(z)
 
 def loop(x):  # skipped: loop
     for i in range(3):
-        x = x + 1
+        x = x.mm(x)
         print("loop")  # break: loop
     return x
 
 def inner(x):
-    y = x + 1
+    y = x.mm(x)
     print("nested")  # break: nested
-    return y + 1
+    return y.mm(y)
 
 def nested(x):
-    y = inner(x + 1)
-    return y + 1
+    y = inner(x.mm(x))
+    return y.mm(y)
 
 def item_of_list(x):
     print("comprehension")  # break: comprehension
-    return x + 1
+    return x.mm(x)
 
 def comprehension(x):
-    y = x + 1
+    y = x.mm(x)
     return [item_of_list(y) for _ in range(2)]
 
 def hook(module, inputs, output):
     print("hook")  # break: hook
-    return output + 1
+    return output.mm(output)
 
 class Leaf(torch.nn.Module):
     def forward(self, x):
-        return x + 1
+        return x.mm(x)
 
 class Hooked(torch.nn.Module):
     def __init__(self):
@@ -130,24 +130,24 @@ class Hooked(torch.nn.Module):
         self.leaf = Leaf()
         self.leaf.register_forward_hook(hook)
     def forward(self, x):
-        return self.leaf(x) + 1
+        return self.leaf(x).mm(x)
 
 class Noisy(torch.nn.Module):
     def forward(self, x):
-        y = x + 1
+        y = x.mm(x)
         print("module")  # break: module
-        return y + 1
+        return y.mm(y)
 
 class Outer(torch.nn.Module):
     def __init__(self):
         super().__init__()
         self.noisy = Noisy()
     def forward(self, x):
-        return self.noisy(x) + 1
+        return self.noisy(x).mm(x)
 
 def calls_library(x):
-    y = library.noisy(x + 1)
-    return y + 1
+    y = library.noisy(x.mm(x))
+    return y.mm(y)
 
 compiled = [
     torch.compile(function, backend="instrumented")
@@ -156,7 +156,7 @@ compiled = [
         calls_disabled, loop, nested, comprehension, Hooked(), Outer(), calls_library,
     )
 ]
-x = torch.ones(4)
+x = torch.ones(4, 4)
 for _ in range(2):
     for function in compiled:
         function(x)
@@ -221,7 +221,7 @@ def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cache: Path, st
     by_name = {name: breaks[place] for name, place in expected.items()}
     # Two ops in the function that was not to be compiled, two calls of it.
     assert by_name["disabled"]["eager_ops"] == 4
-    # The loop's three additions, and those of the two functions skipped for a try and a with.
+    # The loop's three products, and those of the two functions skipped for a try and a with.
     assert by_name["loop"]["eager_ops"] == 6
     assert by_name["try"]["eager_ops"] == by_name["with"]["eager_ops"] == 4
     assert by_name["print"]["eager_ops"] == 0

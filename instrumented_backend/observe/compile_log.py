@@ -105,8 +105,10 @@ class CompileLog(logging.Handler):
         with self._failures.guard("compile times"):
             if event["ph"] == "i":
                 graph: ObservedGraph | None = getattr(self._thread, "graph", None)
-                if graph is not None:
-                    self.caches.looked_up(event["name"], event.get("args") or {}, graph.record)
+                found = event.get("args") or {}
+                # Or the look-up is for a graph of plain Inductor.
+                if graph is not None and found.get("compile_id") == graph.record.compile_id:
+                    self.caches.looked_up(event["name"], found, graph.record)
             else:
                 self._clock.mark(event)
 
