@@ -104,7 +104,9 @@ def test_everything_fits(width: int) -> None:
         )
     )
     report.breaks[0].reason = report.breaks[0].hint = "a long reason " * 20
+    report.breaks[0].function = report.breaks[0].source = "one_long_word" * 20
     report.recompiles[0].guards[0].source = "a long line " * 20
+    report.recompiles[0].function = report.recompiles[0].guards[0].subject = "a" * 300
     text = render(report, settings.TABLES, width)
     # The first line stays whole, for grep.
     assert all(len(line) <= width for line in text.splitlines()[1:]), max(

@@ -16,9 +16,9 @@ def render_blocks(title: str, blocks: list[Block], width: int, max_blocks: int) 
         return ""
     lines = wrap(title, width)
     for headline, said in blocks[:max_blocks]:
-        lines += wrap(headline, width)
+        lines += wrap(headline, width, break_words=True)
         for text in said:
-            lines += [f"  {line}" for line in wrap(text, width - 2)]
+            lines += [f"  {line}" for line in wrap(text, width - 2, break_words=True)]
     if len(blocks) > max_blocks:
         lines.append(f"... {len(blocks) - max_blocks} more in the report")
     return "\n".join(lines)

@@ -173,8 +173,8 @@ def _table(report: Report, name: str, width: int) -> str:
         text = render_rows(table, table.rows(report), width, MAX_ROWS)
     if not text:
         return ""
-    below = [line for part in facts(report, name) for line in wrap(part, width)]
-    below += [line for step in next_steps(report, name) for line in wrap(f"next: {step}", width)]
+    said = facts(report, name) + [f"next: {step}" for step in next_steps(report, name)]
+    below = [line for part in said for line in wrap(part, width, break_words=True)]
     return "\n".join([text, *below])
 
 

@@ -34,14 +34,17 @@ def _working_folder() -> str | None:
         return None  # it has been deleted
 
 
-def wrap(text: str, width: int, max_lines: int | None = None) -> list[str]:
+def wrap(
+    text: str, width: int, max_lines: int | None = None, break_words: bool = False
+) -> list[str]:
+    """Lines no wider than ``width``, but for words that are, unless these are broken, too."""
     return textwrap.wrap(
         text,
         max(width, 40),
         subsequent_indent="  ",
         max_lines=max_lines,
         placeholder=" ...",
-        break_long_words=False,
+        break_long_words=break_words,
         break_on_hyphens=False,
     )
 
