@@ -48,7 +48,8 @@ class GraphRecord:
     backward_time_us: float | None = None
     code: list[CodeRecord] = field(default_factory=list)
     cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
-    cache_reason: str | None = None  # of a bypass
+    cache_reason: str | None = None  # of a bypass, or what a missed key has that others had not
+    saved_s: float | None = None  # what compiling took when the caches were filled
     aot_autograd_cache: str | None = None  # "hit", "miss", "bypass" or "off"
     fx_graph_cache: dict[str, int] = field(default_factory=dict)  # hits, misses, bypasses
     compile_s: dict[str, float | None] = field(default_factory=dict)  # exclusive, by phase
@@ -185,26 +186,70 @@ class OpsRecord:
 
 
 @dataclass
-class BreakRecord:
-    """One distinct cause that ended a graph, or that left a whole function to eager execution."""
+class SkippedRecord:
+    """One function that Dynamo left to eager execution as a whole."""
 
-    kind: str  # "break": the function was split; "skipped": the whole function ran eagerly
+    function: str | None
+    file: str | None
+    line: int | None  # its first
+    reason: str | None = None  # why it could not be split, where that is not the break itself
+
+
+@dataclass
+class BreakRecord:
+    """One distinct cause that ended a graph, or that left a whole function to eager execution.
+
+    Eager ops are those that ran because of it: in the functions that were skipped, and between the
+    graph before it and the next region. None is "not seen".
+    """
+
+    kind: str  # "break": split there; "skipped": whole functions ran eagerly; "gave up": no break
     reason: str
     file: str | None
     line: int | None
-    function: str | None  # the function that Dynamo was compiling
-    count: int = 0
+    function: str | None
+    count: int = 0  # compilations that met it
+    source: str | None = None  # the line's text
+    hint: str | None = None  # what to do
+    called_file: str | None = None  # the user's own line, where the break is in a package
+    called_line: int | None = None
+    skipped: list[SkippedRecord] = field(default_factory=list)
+    graphs_before: list[int] = field(default_factory=list)
+    graphs_after: list[int] = field(default_factory=list)
+    eager_ops: int | None = None
+    eager_time_us: float | None = None
+
+
+@dataclass
+class GuardRecord:
+    """One guard that failed, in all recompilations of a function."""
+
+    kind: str  # "shape", "dtype", "int", "grad_mode", ...
+    subject: str  # "size of x in dimension 0"
+    values: list[str] = field(default_factory=list)  # the first distinct ones, as they came
+    more_values: bool = False
+    count: int = 0  # recompilations in which it failed
+    file: str | None = None  # the user's line that made the guard
+    line: int | None = None
+    source: str | None = None
+    cure: str | None = None
+    reason: str | None = None  # torch's own words, the first time
 
 
 @dataclass
 class RecompileRecord:
-    """One compilation of a function that had been compiled before."""
+    """A function that was compiled again; ``compile_id`` and ``reason`` are of the first time."""
 
     compile_id: str
     function: str | None
     file: str | None
     line: int | None
     reason: str | None
+    count: int = 1
+    compile_s: float = 0.0  # spent on compiling it again, lazy backwards included
+    limit_hits: int = 0  # calls refused because of the recompile limit
+    guards: list[GuardRecord] = field(default_factory=list)
+    guards_left_out: int = 0  # failures of further guards, not listed
 
 
 @dataclass
@@ -216,7 +261,7 @@ class CompileRecord:
     function: str | None
     file: str | None
     line: int | None
-    outcome: str  # "compiled", "skipped" or "failed"
+    outcome: str  # "compiled", "skipped", "failed"; "run time": tuning, recording CUDA graphs
     graphs: list[int | None]
     phases_s: dict[str, float | None]  # exclusive, so that they add up to the total
     total_s: float | None
@@ -268,8 +313,8 @@ class Report:
                     "graphs": [_graph(item) for item in data["graphs"]],
                     "ops": _ops(data["ops"]),
                     "kernels": [KernelRecord(**item) for item in data["kernels"]],
-                    "breaks": [BreakRecord(**item) for item in data["breaks"]],
-                    "recompiles": [RecompileRecord(**item) for item in data["recompiles"]],
+                    "breaks": [_break(item) for item in data["breaks"]],
+                    "recompiles": [_recompile(item) for item in data["recompiles"]],
                     "compile": {**data["compile"], "compilations": compilations},
                 }
             )
@@ -286,6 +331,20 @@ def _lines(value: Any) -> str:
 
 def _graph(data: dict[str, Any]) -> GraphRecord:
     return GraphRecord(**{**data, "code": [CodeRecord(**code) for code in data["code"]]})
+
+
+def _break(data: dict[str, Any]) -> BreakRecord:
+    if "skipped" not in data and data["kind"] == "skipped":
+        # Of an earlier release, which listed functions and breaks apart.
+        function = SkippedRecord(data["function"], data["file"], data["line"])
+        return BreakRecord(**{**data, "kind": "gave up"}, skipped=[function])
+    skipped = [SkippedRecord(**item) for item in data.get("skipped", ())]
+    return BreakRecord(**{**data, "skipped": skipped})
+
+
+def _recompile(data: dict[str, Any]) -> RecompileRecord:
+    guards = [GuardRecord(**item) for item in data.get("guards", ())]
+    return RecompileRecord(**{**data, "guards": guards})
 
 
 def _ops(data: dict[str, Any]) -> OpsRecord:

@@ -434,6 +434,106 @@ def patch_compile_callbacks(compiling: Callable[[], AbstractContextManager[None]
     return undo
 
 
+# --- CUDA graphs --------------------------------------------------------------------------------
+
+_CUDAGRAPH_TREES = "torch._inductor.cudagraph_trees"
+
+
+def patch_cudagraphs(
+    recorded: Callable[[str, str, int, str | None, int], None],
+    replayed: Callable[[int], None],
+    skips: logging.Handler,
+    guard: Callable[[], AbstractContextManager[None]],
+) -> Undo:
+    """Tell of each CUDA graph that Inductor's trees record or replay, and listen to skips.
+
+    ``recorded(compile id, direction, function, mismatch, node)``: ``function`` numbers what the
+    trees take for one function, a new one for new sizes; ``mismatch`` says why an earlier
+    recording at the same place in the tree does not fit. ``replayed(node)`` must not raise;
+    nothing but these methods tells of replays. ``skips`` gets the log records in which torch says
+    why it does without. ``guard`` keeps failures of ours from the program.
+    """
+    undos: list[Undo] = []
+
+    def patch(module: ModuleType) -> None:
+        with guard():
+            undos.append(_patch_trees(module, recorded, replayed, skips, guard))
+
+    after_import(_CUDAGRAPH_TREES, patch)
+
+    def undo() -> None:
+        for one in undos:
+            one()
+
+    return undo
+
+
+def _patch_trees(
+    module: Any,
+    recorded: Callable[[str, str, int, str | None, int], None],
+    replayed: Callable[[int], None],
+    skips: logging.Handler,
+    guard: Callable[[], AbstractContextManager[None]],
+) -> Undo:
+    from torch._inductor import cudagraph_utils
+
+    manager = module.CUDAGraphTreeManager
+    record, execute = manager.record_function, manager.execute_node
+    backward = module.CompilationMode.BACKWARD
+    logger = cudagraph_utils.cudagraphs_log
+
+    @functools.wraps(record)
+    def record_function(self: Any, new_inputs: Any, function_id: Any) -> Any:
+        described = None
+        with guard():
+            direction = "backward" if self.mode == backward else "forward"
+            mismatch = _mismatch(self, new_inputs, function_id)
+            described = str(self.compile_id), direction, function_id.id, mismatch
+        result = record(self, new_inputs, function_id)
+        if described is not None:
+            with guard():
+                recorded(*described, id(self.current_node))
+        return result
+
+    @functools.wraps(execute)
+    def execute_node(self: Any, node: Any, new_inputs: Any) -> Any:
+        replayed(id(node))
+        return execute(self, node, new_inputs)
+
+    manager.record_function, manager.execute_node = record_function, execute_node
+    logger.addHandler(skips)
+
+    def undo() -> None:
+        manager.record_function, manager.execute_node = record, execute
+        logger.removeHandler(skips)
+
+    return undo
+
+
+def _mismatch(trees: Any, inputs: Any, function_id: Any) -> str | None:
+    """Why the last recording of the function after the same graph can't be replayed."""
+    node = trees.current_node
+    siblings = (trees.roots if node is None else node.children).get(function_id)
+    if not siblings:
+        return None
+    status = siblings[-1].check_invariants(inputs)[0]
+    return str(status.name)
+
+
+def cudagraph_pool_bytes() -> int | None:
+    """Device memory in the pools of CUDA graphs; None where there is no GPU in use."""
+    import torch
+
+    trees = sys.modules.get(_CUDAGRAPH_TREES)
+    if trees is None or not torch.cuda.is_initialized():
+        return None
+    return sum(
+        segment["total_size"]
+        for segment in torch.cuda.memory_snapshot()
+        if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
+    )
+
+
 # --- Inductor's metric tables -------------------------------------------------------------------
 
 
@@ -550,6 +650,15 @@ def cache_folder() -> str:
     return cache_dir()
 
 
+def cache_entry_bytes(cache: str, key: str) -> int:
+    """What an entry of the "autograd" or the "fx_graph" cache takes on the disk; 0 if not there."""
+    parts = ("aotautograd", key) if cache == "autograd" else ("fxgraph", key[1:3], key)
+    try:
+        return sum(file.stat().st_size for file in Path(cache_folder(), *parts).iterdir())
+    except OSError:
+        return 0  # no local cache, or removed by somebody
+
+
 # --- The structured trace log -------------------------------------------------------------------
 
 TRACE_LOGGER = "torch.__trace"
@@ -562,25 +671,33 @@ class _SelectiveHandlers(list[logging.Handler]):
     if ``trace_log.handlers`` is true. It is for every event once another handler is there
     (TORCH_TRACE); with ours alone, only for the events in ``wanted``. Which event is asked for
     is read from the caller's arguments; where they can't be found, the answer is yes.
+    Marks of time (``chromium_event``) are passed to ``timed`` as they are, and never rendered for
+    us: there are hundreds in a compilation.
     """
 
     def __init__(
-        self, handlers: list[logging.Handler], wanted: frozenset[str], artifacts: frozenset[str]
+        self,
+        handlers: list[logging.Handler],
+        wanted: frozenset[str],
+        artifacts: frozenset[str],
+        timed: Callable[[dict[str, Any]], None] | None,
     ) -> None:
         super().__init__(handlers)
         self.wanted = wanted
         self.artifacts = artifacts
+        self.timed = timed
 
     def __bool__(self) -> bool:
-        if len(self) != 1:
-            return len(self) > 1
         caller = sys._getframe(1)
         if caller.f_code.co_name != "trace_structured":
-            return True
+            return len(self) > 0
         arguments = caller.f_locals
         event = arguments.get("name")
-        if event is None or event in self.wanted:
-            return True
+        if event == "chromium_event" and self.timed is not None:
+            self.timed(arguments["payload_fn"]())
+            return len(self) > 1
+        if len(self) != 1 or event is None or event in self.wanted:
+            return len(self) > 0
         if event != "artifact":
             return False
         metadata = arguments["metadata_fn"]()
@@ -588,18 +705,53 @@ class _SelectiveHandlers(list[logging.Handler]):
 
 
 def listen_to_trace_log(
-    handler: logging.Handler, wanted: frozenset[str], artifacts: frozenset[str]
+    handler: logging.Handler,
+    wanted: frozenset[str],
+    artifacts: frozenset[str],
+    timed: Callable[[dict[str, Any]], None] | None = None,
 ) -> Undo:
-    """Attach ``handler`` for the named events, and the named events of kind "artifact"."""
+    """Attach ``handler`` for the named events, and the named events of kind "artifact".
+
+    ``timed`` gets torch's marks of time as dicts, in the form of Chrome traces: ``name``, ``ph``
+    ("B": start, "E": end, "i": an instant), ``args``. It must not raise.
+    """
     logger = logging.getLogger(TRACE_LOGGER)
     logger.addHandler(handler)
-    logger.handlers = _SelectiveHandlers(logger.handlers, wanted, artifacts)
+    logger.handlers = _SelectiveHandlers(logger.handlers, wanted, artifacts, timed)
 
     def undo() -> None:
         logger.handlers = list(logger.handlers)
         logger.removeHandler(handler)
 
     return undo
+
+
+def recompiled_frame() -> Any:
+    """The call that Dynamo is recompiling for, while it reports why: ``f_code``, ``f_locals``...
+
+    Read from the caller's arguments, as above; None where they can't be found.
+    """
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "get_and_maybe_log_recompilation_reasons":
+            return frame.f_locals.get("frame")
+        frame = frame.f_back
+    return None
+
+
+def global_state(name: str) -> str | None:
+    """The present value of what Dynamo's guard calls ``name``: ``grad_mode``, ``num_threads``..."""
+    import torch
+
+    if name == "grad_mode":
+        return str(torch.is_grad_enabled())
+    if name == "num_threads":
+        return str(torch.get_num_threads())
+    if name == "deterministic_algorithms":
+        return str(torch.are_deterministic_algorithms_enabled())
+    if name.startswith("autocast(") and name.endswith(")_enabled"):
+        return str(torch.is_autocast_enabled(name[len("autocast(") : -len(")_enabled")]))
+    return None
 
 
 def revive_trace_log() -> bool:

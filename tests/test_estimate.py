@@ -115,3 +115,12 @@ def test_the_share_of_a_lone_op_is_exactly_100(time_ns: float) -> None:
     )
     assert [op.share_pct for op in found.eager] == [100]
     assert [op.share_pct for op in found.missing] == [100]
+
+
+def test_ops_by_the_region_before_them_and_their_line() -> None:
+    # 10 ops in 100 ns, of which samples found 3 in 4 on one line, with 1 in 2 of the time.
+    one, other = Line("m.py", 1, "f", 1), Line("m.py", 2, "f", 1)
+    seen = observed(sums(n=3), sums(n=7), EagerOps("aten::add", 3, 0, 10, 100), whole=True)
+    seen.lines["aten::add", 3, 0] = {one: [3.0, 50.0], other: [1.0, 50.0]}
+    found = estimate(seen, {KEY: 10})
+    assert found.by_place == {(KEY, one): [7.5, 50.0], (KEY, other): [2.5, 50.0]}

@@ -11,7 +11,7 @@ PROGRAM = """
     import sys, torch
     from instrumented_backend import torch_compat
     from instrumented_backend.observe import captured, counters, compile_log, exit, generated
-    from instrumented_backend.observe import graphs, lines, native, ops, session
+    from instrumented_backend.observe import graphs, lines, native, ops, phases, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -25,6 +25,7 @@ PROGRAM = """
 
 INJECTIONS = {
     "trace log": "torch_compat.listen_to_trace_log = fail",
+    "compile times": "phases.PhaseClock.mark = fail",
     "compile log": "compile_log.CompileLog._compilation = fail",
     "lazy backward": "compile_log.CompileLog._lazy_backward = fail",
     "opening a graph": "compile_log.CompileLog.graph_opened = fail",

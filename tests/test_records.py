@@ -12,12 +12,14 @@ from instrumented_backend.records import (
     CompileRecord,
     EagerOpRecord,
     GraphRecord,
+    GuardRecord,
     KernelRecord,
     MissingRecord,
     OpsRecord,
     RecompileRecord,
     Report,
     ReportError,
+    SkippedRecord,
     read_report,
 )
 
@@ -79,10 +81,44 @@ def sample() -> Report:
             note=None,
         ),
         breaks=[
-            BreakRecord("break", "Failed to trace print", "/home/me/model.py", 14, "block", 2),
-            BreakRecord("skipped", "graph break in loop", "/home/me/model.py", 12, "forward", 1),
+            BreakRecord(
+                kind="skipped",
+                reason="Failed to trace print",
+                file="/home/me/model.py",
+                line=14,
+                function="block",
+                count=2,
+                source='print("hi")',
+                hint="Avoid calling it.",
+                skipped=[SkippedRecord("forward", "/home/me/model.py", 12, "graph break in loop")],
+                graphs_before=[0],
+                graphs_after=[1],
+                eager_ops=10,
+                eager_time_us=1000.0,
+            ),
         ],
-        recompiles=[RecompileRecord("0/1", "forward", "/home/me/model.py", 12, "size mismatch")],
+        recompiles=[
+            RecompileRecord(
+                "0/1",
+                "forward",
+                "/home/me/model.py",
+                12,
+                "size mismatch",
+                compile_s=2.5,
+                guards=[
+                    GuardRecord(
+                        kind="shape",
+                        subject="size of x in dimension 0",
+                        values=["4", "5"],
+                        count=1,
+                        file="/home/me/model.py",
+                        line=13,
+                        source="x = x + 1",
+                        cure="mark_dynamic",
+                    )
+                ],
+            )
+        ],
         caches={
             "graphs": {"hit": 1, "miss": 0, "bypass": 0, "off": 0},
             "aot_autograd": {"hit": 1},
@@ -169,12 +205,18 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_report_of_an_earlier_release_is_read() -> None:
-    """Its kernels have a name, a language, a place and nothing else."""
+    """Its kernels have a name, a language, a place; its breaks and recompiles little more."""
     data = json.loads(sample().to_json())
     keys = ("kernel_name", "language", "graph", "direction", "path")
     data["kernels"] = [{key: data["kernels"][0][key] for key in keys}]
-    (kernel,) = Report.from_json(json.dumps(data)).kernels
+    function = {"file": "/home/me/model.py", "line": 12, "function": "forward"}
+    data["breaks"] = [{"kind": "skipped", "reason": "graph break in loop", "count": 1, **function}]
+    data["recompiles"] = [{"compile_id": "0/1", "reason": "size mismatch", **function}]
+    report = Report.from_json(json.dumps(data))
+    (kernel,) = report.kernels
     assert kernel == sample().kernels[0]
+    assert report.breaks[0].skipped == [SkippedRecord("forward", "/home/me/model.py", 12)]
+    assert (report.recompiles[0].count, report.recompiles[0].guards) == (1, [])
 
 
 def test_every_item_of_a_list_has_a_line() -> None:

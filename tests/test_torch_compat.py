@@ -1,5 +1,7 @@
 """Every private name of torch that we use is still there, and does what we take it to do."""
 
+import contextlib
+import dataclasses
 import inspect
 import logging
 import sys
@@ -198,6 +200,7 @@ def test_inductors_cache_folder(inductor_cache: Any) -> None:
 
 
 def test_the_trace_log_is_selective() -> None:
+    from torch._dynamo.utils import dynamo_timed
     from torch._logging import trace_structured
 
     class Keep(logging.Handler):
@@ -213,7 +216,10 @@ def test_the_trace_log_is_selective() -> None:
     logger.handlers = []
     handler = Keep()
     rendered: list[str] = []
-    undo = torch_compat.listen_to_trace_log(handler, frozenset({"wanted"}), frozenset({"this"}))
+    marks: list[dict[str, Any]] = []
+    undo = torch_compat.listen_to_trace_log(
+        handler, frozenset({"wanted"}), frozenset({"this"}), marks.append
+    )
     try:
         for event, name in (
             ("wanted", ""),
@@ -229,6 +235,11 @@ def test_the_trace_log_is_selective() -> None:
             )
         assert handler.kept == ["wanted", "artifact"]
         assert rendered == ["wanted", "artifactthis"]
+        # Marks of time are read as they are.
+        with dynamo_timed("a step"):
+            pass
+        assert [(mark["ph"], mark["name"]) for mark in marks] == [("B", "a step"), ("E", "a step")]
+        assert handler.kept == ["wanted", "artifact"]
         # Somebody else who listens gets everything.
         logger.addHandler(logging.NullHandler())
         trace_structured("other", payload_fn=lambda: "", expect_trace_id=False)
@@ -236,6 +247,56 @@ def test_the_trace_log_is_selective() -> None:
     finally:
         undo()
         logger.handlers = before
+
+
+def test_the_call_that_is_recompiled_can_be_found() -> None:
+    from torch._dynamo import guards
+
+    reasons = guards.get_and_maybe_log_recompilation_reasons
+    assert "frame" in inspect.signature(reasons).parameters
+    assert torch_compat.recompiled_frame() is None
+
+    def get_and_maybe_log_recompilation_reasons(frame: Any) -> Any:
+        return torch_compat.recompiled_frame()
+
+    here = sys._getframe()
+    assert get_and_maybe_log_recompilation_reasons(here) is here
+
+
+def test_global_state() -> None:
+    with torch.no_grad(), torch.autocast("cpu"):
+        assert torch_compat.global_state("grad_mode") == "False"
+        assert torch_compat.global_state("autocast(cpu)_enabled") == "True"
+    assert torch_compat.global_state("num_threads") == str(torch.get_num_threads())
+    assert torch_compat.global_state("deterministic_algorithms") == "False"
+    assert torch_compat.global_state("something of a later torch") is None
+
+
+def test_trees_of_cuda_graphs_can_be_patched() -> None:
+    from torch._inductor import cudagraph_trees, cudagraph_utils
+
+    manager = cudagraph_trees.CUDAGraphTreeManager
+    record, execute = manager.record_function, manager.execute_node
+    assert list(inspect.signature(record).parameters) == ["self", "new_inputs", "function_id"]
+    assert list(inspect.signature(execute).parameters) == ["self", "node", "new_inputs"]
+    attributes = inspect.getsource(manager)
+    for name in ("self.compile_id =", "self.mode", "self.roots:", "self.current_node = node"):
+        assert name in attributes
+    node = inspect.getsource(cudagraph_trees.CUDAGraphNode)
+    assert "self.children:" in node and "def check_invariants" in node
+    assert cudagraph_trees.CompilationMode.BACKWARD
+    assert [field.name for field in dataclasses.fields(cudagraph_trees.FunctionID)] == ["id"]
+    skips = logging.NullHandler()
+    undo = torch_compat.patch_cudagraphs(
+        lambda *_: None, lambda _: None, skips, contextlib.nullcontext
+    )
+    assert (
+        manager.record_function is not record and skips in cudagraph_utils.cudagraphs_log.handlers
+    )
+    undo()
+    assert (manager.record_function, manager.execute_node) == (record, execute)
+    assert skips not in cudagraph_utils.cudagraphs_log.handlers
+    assert torch_compat.cudagraph_pool_bytes() is None or torch.cuda.is_available()
 
 
 def test_the_profiler_gate() -> None:

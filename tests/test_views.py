@@ -46,6 +46,41 @@ def test_unknown_ops_say_why() -> None:
     assert "captured -/- ops: no op meter: no compiler · 7 ops in the graphs" in text
 
 
+def test_breaks_say_what_where_why_and_what_it_costs() -> None:
+    # 1,000 us are 1 ms.
+    assert render(sample(), ("breaks",), 80).splitlines() == [
+        "What broke graphs or left functions eager, the costliest first",
+        '.../me/model.py:14 in block: print("hi")',
+        "  Failed to trace print",
+        "  ran eagerly as a whole: forward (.../me/model.py:12): graph break in loop",
+        "  met 2 times · after graph 0 · before graph 1 · 10 eager ops, 1 ms",
+        "  try: Avoid calling it.",
+        "next: start with .../me/model.py:14 (1 ms): Avoid calling it.",
+    ]
+
+
+def test_recompiles_say_which_guards_and_the_cure() -> None:
+    report = sample()
+    report.recompiles[0].limit_hits = 1
+    assert render(report, ("recompiles",), 80).splitlines() == [
+        "Functions compiled again, and the guards that failed",
+        "forward (.../me/model.py:12): compiled again 1 time, 2.50 s",
+        "  RECOMPILE LIMIT REACHED: what none of its compiled versions fits runs eagerly",
+        "  size of x in dimension 0: 4 → 5, used at .../me/model.py:13 `x = x + 1`",
+        "  try: mark_dynamic",
+        "next: forward: change what the guards are on, or raise",
+        "  torch._dynamo.config.recompile_limit",
+        "next: torch.compile(dynamic=True), or mark_dynamic, for forward: changing shapes",
+        "  took 2.50 s",
+    ]
+
+
+def test_compile_times_end_with_the_phases() -> None:
+    # 0.5 s and 0.25 s of 0.75 s.
+    text = " ".join(render(sample(), ("compile",), 80).split())
+    assert "in all 0.75 s: dynamo 0.50 s (66.7 %), aot autograd 0.25 s (33.3 %)" in text
+
+
 def test_a_loss_of_ours_is_in_the_summary() -> None:
     report = sample()
     report.notes.append("lost: counters: ValueError: no")
@@ -68,7 +103,10 @@ def test_everything_fits(width: int) -> None:
             ended_by="x" * 400,
         )
     )
-    report.breaks[0].reason = "a long reason " * 20
+    report.breaks[0].reason = report.breaks[0].hint = "a long reason " * 20
+    report.breaks[0].function = report.breaks[0].source = "one_long_word" * 20
+    report.recompiles[0].guards[0].source = "a long line " * 20
+    report.recompiles[0].function = report.recompiles[0].guards[0].subject = "a" * 300
     text = render(report, settings.TABLES, width)
     # The first line stays whole, for grep.
     assert all(len(line) <= width for line in text.splitlines()[1:]), max(

@@ -1,62 +1,47 @@
-"""Listens to torch's structured trace log: compilations, breaks, recompiles, cache bypasses."""
+"""Listens to torch's structured trace log: compilations, breaks, recompiles, cache look-ups."""
 
 import json
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from instrumented_backend import torch_compat
+from instrumented_backend.observe.breaks import BreakLog
+from instrumented_backend.observe.caches import CacheLog
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.reasons import break_reason, last_sentence
-from instrumented_backend.records import BreakRecord, CompileRecord, RecompileRecord
+from instrumented_backend.observe.guards import FailedGuard, failed_guard
+from instrumented_backend.observe.phases import PHASES, PhaseClock, Span
+from instrumented_backend.observe.reasons import break_reason, is_repetition
+from instrumented_backend.observe.recompiles import RecompileLog
+from instrumented_backend.records import CompileRecord, RecompileRecord
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
 # (TORCH_TRACE), every event comes here.
 EVENTS = frozenset({"compilation_metrics", "bwd_compilation_metrics"})
 ARTIFACTS = frozenset(
-    {"dynamo_graph_break_reason", "fx_graph_cache_bypass", "aotautograd_cache_bypass"}
+    {
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "fx_graph_cache_bypass",
+        "aotautograd_cache_bypass",
+    }
 )
 MAX_COMPILATIONS = 10_000
-MAX_BREAKS = 1_000
-
-# CompilationMetrics' own figures, each inside the one before it: (phase, field in microseconds).
-_PHASES = {
-    "forward": (
-        ("dynamo", "dynamo_cumulative_compile_time_us"),
-        ("aot_autograd", "aot_autograd_cumulative_compile_time_us"),
-        ("inductor", "inductor_cumulative_compile_time_us"),
-        ("codegen", "inductor_code_gen_cumulative_compile_time_us"),
-        ("kernel_compile", "triton_compile_time_us"),
-    ),
-    "backward": (
-        ("aot_autograd", "backward_cumulative_compile_time_us"),
-        ("inductor", "inductor_cumulative_compile_time_us"),
-        ("codegen", "inductor_code_gen_cumulative_compile_time_us"),
-        ("kernel_compile", "triton_compile_time_us"),
-    ),
-}
+_LIMIT = "Dynamo recompile limit exceeded"
 
 
-def exclusive_phases(metrics: dict[str, Any], direction: str) -> dict[str, float | None]:
-    """Seconds spent in each phase and in none inside it; together they are the whole.
+Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
-    A phase that did not run is 0, and what it would have enclosed counts as enclosed by the next
-    one out: kernels loaded on a cache hit take their time from ``aot_autograd``. One that reports
-    less than what it encloses is None: torch's figures then overlap, and neither can be trusted.
-    """
-    seconds: dict[str, float | None] = {f"{phase}_s": 0.0 for phase, _ in _PHASES[direction]}
-    enclosing: tuple[str, float] | None = None
-    for phase, field in _PHASES[direction]:
-        inclusive = (metrics.get(field) or 0) / 1e6
-        if not inclusive:
-            continue
-        if enclosing is not None:
-            outer, outer_s = enclosing
-            seconds[outer] = outer_s - inclusive if outer_s >= inclusive else None
-        enclosing = f"{phase}_s", inclusive
-        seconds[f"{phase}_s"] = inclusive
-    return seconds
+
+@dataclass(frozen=True)
+class _Recompiling:
+    """Why a function is about to be compiled again."""
+
+    place: Place
+    guards: list[FailedGuard]
 
 
 class CompileLog(logging.Handler):
@@ -71,12 +56,22 @@ class CompileLog(logging.Handler):
         self._backward_finished = backward_finished
         self._compiling: dict[str, list[ObservedGraph]] = {}  # compile id → its graphs so far
         self._thread = threading.local()
+        self._clock = PhaseClock(self._at_run_time)
+        self.caches = CacheLog()
+        self.breaks = BreakLog()
+        self.recompiles = RecompileLog()
         self.clear()
 
     def clear(self) -> None:
         self.compilations: list[CompileRecord] = []
-        self.recompiles: list[RecompileRecord] = []
-        self.breaks: dict[tuple[Any, ...], BreakRecord] = {}
+        self.totals = Totals()
+        self._run_time: dict[tuple[str, str], CompileRecord] = {}
+        self._compiled: dict[str, tuple[Place, list[int | None]]] = {}  # by compile id
+        self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
+        self._clock.counts.clear()
+        self.caches.clear()
+        self.breaks.clear()
+        self.recompiles.clear()
         self.dropped = 0
         self._compiling.clear()
 
@@ -89,6 +84,11 @@ class CompileLog(logging.Handler):
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
         self._thread.graph = graph
 
+    @property
+    def steps(self) -> Mapping[str, int]:
+        """How often torch did each step that is counted."""
+        return dict(self._clock.counts)
+
     def emit(self, record: logging.LogRecord) -> None:
         with self._failures.guard("compile log"):
             metadata: dict[str, Any] = record.metadata  # type: ignore[attr-defined]
@@ -100,10 +100,27 @@ class CompileLog(logging.Handler):
                 payload = record.payload  # type: ignore[attr-defined]
                 self._artifact(metadata["artifact"]["name"], payload)
 
+    def timed(self, event: dict[str, Any]) -> None:
+        """One of torch's marks of time."""
+        with self._failures.guard("compile times"):
+            if event["ph"] == "i":
+                graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+                found = event.get("args") or {}
+                # Or the look-up is for a graph of plain Inductor.
+                if graph is not None and found.get("compile_id") == graph.record.compile_id:
+                    self.caches.looked_up(event["name"], found, graph.record)
+            else:
+                self._clock.mark(event)
+
+    # --- Events ---------------------------------------------------------------------------------
+
     def _artifact(self, name: str, payload: str) -> None:
         if name == "dynamo_graph_break_reason":
-            found = break_reason(payload)
-            self._add_break("break", found.reason, found.file, found.line, found.function)
+            if not is_repetition(payload):
+                current = torch_compat.current_compile_id()
+                self.breaks.met(None if current is None else str(current), break_reason(payload))
+        elif name == "recompile_reasons":
+            self._thread.recompiling = _recompiling(payload)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None:
@@ -116,80 +133,200 @@ class CompileLog(logging.Handler):
         function, file, line = (
             metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
         )
+        recompiling: _Recompiling | None = getattr(self._thread, "recompiling", None)
+        if function is None and recompiling is not None and _is_refusal(metrics):
+            function, file, line = recompiling.place
         if metrics.get("has_guarded_code"):
             outcome = "compiled"
         elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame"):
             outcome = "skipped"
         else:
             outcome = "failed"
-        record = self._add_compilation(
-            metrics, compile_id, "forward", outcome, graphs, function, file, line
-        )
         for graph in graphs:
             graph.record.function = function or graph.record.function
             graph.record.file = file or graph.record.file
             graph.record.line = line or graph.record.line
-        if len(graphs) == 1:
-            graphs[0].record.compile_s.update(record.phases_s)
-        if outcome != "compiled" and metrics.get("fail_reason"):
-            reason = last_sentence(metrics["fail_reason"])
-            self._add_break("skipped", reason, file, line, function)
-        if metrics.get("recompile_reason") and len(self.recompiles) < MAX_COMPILATIONS:
-            reason = metrics["recompile_reason"]
-            self.recompiles.append(RecompileRecord(compile_id, function, file, line, reason))
+        message = metrics.get("fail_reason")
+        if outcome == "compiled":
+            numbers = [graph.record.graph for graph in graphs]
+            self.breaks.compiled(compile_id, function, file, numbers)
+        elif message:
+            at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+            self.breaks.gave_up(compile_id, message, function, file, line, at)
+        else:
+            self.breaks.ended(compile_id)
+        recompiled = self._recompilation(metrics, compile_id, (function, file, line))
+        record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
+        record.function, record.file, record.line = function, file, line
+        if graphs and len(self._compiled) < MAX_COMPILATIONS:
+            self._compiled[compile_id] = (function, file, line), record.graphs
+
+        def finished() -> None:
+            if len(graphs) == 1:
+                graphs[0].record.compile_s.update(record.phases_s)
+            if recompiled is not None:
+                recompiled.compile_s += record.total_s or 0.0
+
+        self._finish(record, finished)
+
+    def _recompilation(
+        self,
+        metrics: dict[str, Any],
+        compile_id: str,
+        place: Place,
+    ) -> RecompileRecord | None:
+        reason = metrics.get("recompile_reason")
+        if not reason:
+            return None
+        known: _Recompiling | None = getattr(self._thread, "recompiling", None)
+        self._thread.recompiling = None
+        guards = known.guards if known else [failed_guard(reason, None)]
+        refused = _is_refusal(metrics)
+        record = self.recompiles.add(compile_id, place, reason, guards, refused)
+        if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
+            self._recompiled[compile_id] = record
+        return record
 
     def _lazy_backward(self, metrics: dict[str, Any]) -> None:
         graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+        compile_id = str(metrics["compile_id"])
         graphs = [] if graph is None else [graph]
-        place = (
-            (None, None, None)
-            if graph is None
-            else (graph.record.function, graph.record.file, graph.record.line)
-        )
-        record = self._add_compilation(
-            metrics, str(metrics["compile_id"]), "backward", "compiled", graphs, *place
-        )
+        record = self._new_record(metrics, compile_id, "backward", "compiled", graphs)
         if graph is not None:
-            graph.record.compile_s.update(
-                {f"backward_{phase}": seconds for phase, seconds in record.phases_s.items()}
-            )
+            record.function, record.file = graph.record.function, graph.record.file
+            record.line = graph.record.line
             self._backward_finished(graph)
 
-    def _add_compilation(
+        def finished() -> None:
+            if graph is not None:
+                graph.record.compile_s.update(
+                    {f"backward_{phase}": seconds for phase, seconds in record.phases_s.items()}
+                )
+            recompiled = self._recompiled.get(compile_id)
+            if recompiled is not None:
+                recompiled.compile_s += record.total_s or 0.0
+
+        self._finish(record, finished)
+
+    # --- Times ----------------------------------------------------------------------------------
+
+    def _new_record(
         self,
         metrics: dict[str, Any],
         compile_id: str,
         direction: str,
         outcome: str,
         graphs: list[ObservedGraph],
-        function: str | None,
-        file: str | None,
-        line: int | None,
     ) -> CompileRecord:
         total_us = metrics.get("duration_us")
         record = CompileRecord(
             compile_id=compile_id,
             direction=direction,
-            function=function,
-            file=file,
-            line=line,
+            function=None,
+            file=None,
+            line=None,
             outcome=outcome,
             graphs=[graph.record.graph for graph in graphs],
-            phases_s=exclusive_phases(metrics, direction),
+            phases_s={},
             total_s=None if total_us is None else total_us / 1e6,
         )
+        self._keep(record)
+        return record
+
+    def _keep(self, record: CompileRecord) -> None:
         if len(self.compilations) < MAX_COMPILATIONS:
             self.compilations.append(record)
         else:
             self.dropped += 1
-        return record
 
-    def _add_break(
-        self, kind: str, reason: str, file: str | None, line: int | None, function: str | None
-    ) -> None:
-        key = (kind, reason, file, line)
-        known = self.breaks.get(key)
-        if known is None and len(self.breaks) < MAX_BREAKS:
-            known = self.breaks[key] = BreakRecord(kind, reason, file, line, function)
-        if known is not None:
-            known.count += 1
+    def _finish(self, record: CompileRecord, finished: Callable[[], None]) -> None:
+        """Complete the record now, or when its compilation ends: torch reports before that."""
+        totals = self.totals
+
+        def complete(span: Span) -> None:
+            record.phases_s = seconds_by_phase(span)
+            record.total_s = span.total_s
+            totals.add(record)
+            finished()
+
+        span = self._clock.span()
+        if span is None or span.finished is not None:
+            # Its marks did not come: torch's own total is all there is.
+            totals.add(record)
+            finished()
+        elif span.total_s is None:
+            span.finished = complete
+        else:
+            span.finished = complete  # or a second record would take the same span
+            complete(span)
+
+    def _at_run_time(self, span: Span) -> None:
+        """Kernels were tuned, or CUDA graphs recorded, while the program ran."""
+        compile_id = span.compile_id or "?"
+        direction = "backward" if span.backward else "forward"
+        record = self._run_time.get((compile_id, direction))
+        if record is None:
+            place, graphs = self._compiled.get(compile_id, ((None, None, None), []))
+            record = CompileRecord(compile_id, direction, *place, "run time", list(graphs), {}, 0.0)
+            if len(self._run_time) < MAX_COMPILATIONS:
+                self._run_time[compile_id, direction] = record
+                self._keep(record)
+        seconds = seconds_by_phase(span)
+        record.phases_s = {
+            phase: (record.phases_s.get(phase) or 0.0) + (more or 0.0)
+            for phase, more in seconds.items()
+        }
+        record.total_s = (record.total_s or 0.0) + (span.total_s or 0.0)
+        self.totals.add_run_time(seconds)
+
+
+def _recompiling(payload: str) -> _Recompiling:
+    """Read the trace log's ``recompile_reasons``: one as it is, several as a list."""
+    reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
+    frame = torch_compat.recompiled_frame()
+    if frame is None:
+        return _Recompiling((None, None, None), [failed_guard(reason, None) for reason in reasons])
+    code, scope = frame.f_code, (dict(frame.f_locals), frame.f_globals)
+    return _Recompiling(
+        (code.co_name, code.co_filename, code.co_firstlineno),
+        [failed_guard(reason, scope) for reason in reasons],
+    )
+
+
+def _is_refusal(metrics: dict[str, Any]) -> bool:
+    """Was it not compiled because it had been compiled too often?"""
+    return str(metrics.get("fail_reason")).startswith(_LIMIT)
+
+
+class Totals:
+    """Seconds of all compilations, of those that are no longer listed too."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self.phases_s: dict[str, float] = {f"{phase}_s": 0.0 for phase in PHASES}
+        self.parts_s = {
+            part: 0.0 for part in ("forward_s", "backward_s", "first_s", "later_s", "run_time_s")
+        }
+        self.count = 0
+
+    def add(self, record: CompileRecord) -> None:
+        """A finished compilation."""
+        total_s = record.total_s or 0.0
+        self.count += 1
+        self.total_s += total_s
+        for phase, seconds in record.phases_s.items():
+            self.phases_s[phase] += seconds or 0.0
+        self.parts_s[f"{record.direction}_s"] += total_s
+        first = record.compile_id.rpartition("/")[2] == "0"
+        self.parts_s["first_s" if first else "later_s"] += total_s
+
+    def add_run_time(self, seconds: dict[str, float | None]) -> None:
+        for phase, more in seconds.items():
+            self.phases_s[phase] += more or 0.0
+            self.parts_s["run_time_s"] += more or 0.0
+            self.total_s += more or 0.0
+
+
+def seconds_by_phase(span: Span) -> dict[str, float | None]:
+    """Every phase, those that did not run with 0; together they are the span's total."""
+    return {f"{phase}_s": span.seconds.get(phase, 0.0) for phase in PHASES}

@@ -36,6 +36,8 @@ class Estimate:
     region_ns_error: float = 0.0
     eager: list[EagerOpRecord] = field(default_factory=list)
     missing: list[MissingRecord] = field(default_factory=list)
+    by_place: dict[tuple[int, Line], list[float]] = field(default_factory=dict)
+    """(region key before the gap, line) → [ops, nanoseconds]."""
 
 
 def estimate(observed: Observed, calls: Mapping[int, int]) -> Estimate:
@@ -99,6 +101,8 @@ def _add_eager(result: Estimate, observed: Observed, factors: _Factors) -> None:
         for line, sums in lines.items():
             share = sums[0] / weights[0], sums[1] / weights[1]
             _accumulate(by_line, (entry.name, line), count * share[0], time_ns * share[1])
+            place = entry.gap // 2, line
+            _accumulate(result.by_place, place, count * share[0], time_ns * share[1])
     total_ns = result.eager_ns or 1.0
     result.eager = [
         EagerOpRecord(name, round(count), time_ns / 1e3, 100 * (time_ns / total_ns))

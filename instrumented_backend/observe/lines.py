@@ -1,14 +1,13 @@
 """The user's lines on which eager ops were met, by sampling."""
 
-import os
 import sys
-import sysconfig
 import threading
 from types import CodeType, FrameType
 from typing import NamedTuple
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.user_code import is_internal
 
 MAX_LINES = 10_000
 MAX_DEPTH = 200
@@ -20,6 +19,7 @@ class Line(NamedTuple):
     file: str | None
     line: int | None
     function: str | None
+    first_line: int | None = None  # of the function
 
 
 UNKNOWN = Line(None, None, None)
@@ -39,16 +39,6 @@ class Lines:
         self._printed: set[tuple[str, Line]] = set()
         self._lock = threading.Lock()
         self._skipped: dict[CodeType, bool] = {}
-        paths = sysconfig.get_paths()
-        self._libraries = tuple(
-            os.path.join(path, "") for path in {paths["stdlib"], paths["platstdlib"]}
-        )
-        self._packages = tuple(
-            os.path.join(path, "") for path in {paths["purelib"], paths["platlib"]}
-        )
-        self._own = tuple(
-            os.path.join(path, "") for path in (torch_compat.folder(), os.path.dirname(__file__))
-        )
         self.clear()
 
     def clear(self) -> None:
@@ -95,7 +85,7 @@ class Lines:
         if found is None:
             return UNKNOWN
         code = found.f_code
-        return Line(code.co_filename, found.f_lineno, code.co_qualname)
+        return Line(code.co_filename, found.f_lineno, code.co_qualname, code.co_firstlineno)
 
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
         for _ in range(MAX_DEPTH):
@@ -104,18 +94,13 @@ class Lines:
             code = frame.f_code
             skipped = self._skipped.get(code)
             if skipped is None:
-                skipped = self._is_skipped(code.co_filename)
+                skipped = is_internal(code.co_filename)
                 if len(self._skipped) < MAX_LINES:
                     self._skipped[code] = skipped
             if not skipped:
                 return frame
             frame = frame.f_back
         return None
-
-    def _is_skipped(self, file: str) -> bool:
-        if file.startswith(("<frozen", *self._own)):
-            return True
-        return file.startswith(self._libraries) and not file.startswith(self._packages)
 
     def _backward_frame(self) -> FrameType | None:
         """The user's frame of the thread that waits in the autograd engine, if just one does."""

@@ -10,6 +10,7 @@ from instrumented_backend import torch_compat
 from instrumented_backend.observe.codegen import CodegenFacts
 from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
 from instrumented_backend.observe.counters import CounterLedger
+from instrumented_backend.observe.cudagraphs import CudaGraphs
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
@@ -77,6 +78,7 @@ class Session:
             self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
         )
         self._metric_tables = MetricTables(self.failures)
+        self._cudagraphs = CudaGraphs(self.failures)
         self._exit = ExitHooks(self._at_exit, self._after_fork)
         self._post_compile_patched = False
         self.reset()
@@ -86,7 +88,9 @@ class Session:
     def start(self) -> None:
         """Attach the observers that need no Inductor; called once, when the backend is loaded."""
         with self.failures.guard("trace log"):
-            torch_compat.listen_to_trace_log(self.compile_log, EVENTS, ARTIFACTS)
+            torch_compat.listen_to_trace_log(
+                self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed
+            )
         with self.failures.guard("ops"):
             self.ops.start()
         if self._device is not None:
@@ -107,6 +111,7 @@ class Session:
                 graph.reset()
             self._started = Started.now()
         self.compile_log.clear()
+        self._cudagraphs.clear()
         self.failures.clear()
         with self.failures.guard("counters"):
             self.ledger.start()
@@ -204,6 +209,7 @@ class Session:
             self._post_compile_patched = True
             torch_compat.patch_post_compile(self._code_loaded)
             torch_compat.patch_kernel_definition(self._kernel_defined)
+            self._cudagraphs.install()
 
     def _kernel_defined(self, name: str, nodes: Any, kernel: Any) -> None:
         if self.ledger.current() is not None:  # or somebody else's, with plain Inductor
@@ -245,6 +251,9 @@ class Session:
         with self.failures.guard("counters"):
             self.ledger.settle()
         observed = None
+        cudagraphs: dict[str, Any] = {}
+        with self.failures.guard("CUDA graphs"):
+            cudagraphs = self._cudagraphs.report()
         with self.failures.guard("captured ops"):
             self.ops.count_graphs()
         with self.failures.guard("ops"):
@@ -264,6 +273,7 @@ class Session:
         return assemble(
             graphs=graphs,
             log=self.compile_log,
+            cudagraphs=cudagraphs,
             observed=observed,
             not_observed=self.ops.unavailable,
             device=self._device,

@@ -6,13 +6,13 @@ import os
 import platform
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
@@ -41,6 +41,7 @@ def assemble(
     *,
     graphs: Iterable[ObservedGraph],
     log: CompileLog,
+    cudagraphs: dict[str, Any],
     observed: Observed | None,
     not_observed: str | None,
     device: "DeviceMeter | None",
@@ -56,14 +57,11 @@ def assemble(
         if not graph.compiled_before_reset or record.calls or record.backward_calls
     ]
     records = [record for _, record in shown]
-    breaks = [copy.copy(record) for record in list(log.breaks.values())]
-    ops = _ops(records, observed, not_observed)
+    ops, found = _ops(records, observed, not_observed)
     if device is not None:
         ops.device = device.record(_calls(records))
     if ops.note:
         notes = [ops.note, *notes]
-    if log.dropped:
-        notes.append(f"{log.dropped} compilations are counted in the totals but not listed")
     kernels = [kernel for graph, record in shown for kernel in _kernels(graph, record.graph)]
     if ops.device is not None:
         add_times(kernels, ops.device, {record.graph: record for record in records})
@@ -73,15 +71,24 @@ def assemble(
         kept, cold_only = graph.counts()
         add(total, kept)
         add(outside, cold_only)
+    unsupported = {
+        name: count
+        for counts in (total, outside)
+        for (group, name), count in counts.items()
+        if group == "unimplemented"
+    }
+    breaks = log.breaks.records(records, found.by_place if found else None)
+    breaks += log.breaks.unplaced(unsupported)
+    notes += _left_out(log)
     return Report(
         run=_run(devices, started),
         summary={
             "graphs": len(records),
             "graph_calls": sum(record.calls for record in records),
             "backward_calls": sum(record.backward_calls for record in records),
-            "graph_breaks": sum(record.kind == "break" for record in breaks),
-            "skipped_functions": sum(record.kind == "skipped" for record in breaks),
-            "recompiles": len(log.recompiles),
+            "graph_breaks": sum(record.kind != "gave up" for record in breaks),
+            "skipped_functions": sum(len(record.skipped) for record in breaks),
+            "recompiles": log.recompiles.count,
             "graph_ops": sum(record.ops or 0 for record in records),
             "captured_ops": ops.captured["ops"],
             "total_ops": ops.total_ops,
@@ -92,15 +99,25 @@ def assemble(
         kernels=kernels,
         ops=ops,
         breaks=breaks,
-        recompiles=list(log.recompiles),
-        caches=_caches(records),
+        recompiles=log.recompiles.records(),
+        caches=cache_section(
+            records,
+            {
+                name: count
+                for counts in (total, outside)
+                for (group, name), count in counts.items()
+                if group == "inductor"
+            },
+            log.steps,
+            log.caches,
+        ),
         counters={
             "inductor_metrics": metrics(total),
             "graphs": moved(total),
             "outside_inductor_metrics": metrics(outside),
             "outside_graphs": moved(outside),
         },
-        compile=_compile(log),
+        compile={**_compile(log), "cudagraphs": cudagraphs},
         notes=notes,
     )
 
@@ -126,20 +143,20 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     if graph.compiled_before_reset:
         record.compile_s = {}
     else:
-        _describe_caches(record)
+        describe_caches(record)
     return record
 
 
 def _ops(
     records: list[GraphRecord], observed: Observed | None, not_observed: str | None
-) -> OpsRecord:
+) -> tuple[OpsRecord, Estimate | None]:
     calls = _calls(records)
     captured = _captured_ops(records)
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
         if ops.note is None and calls:
             ops.note = "no window was open while the graphs ran: eager ops are unknown"
-        return ops
+        return ops, None
     found = estimate(observed, calls)
     _set_region_times(records, found)
     captured["time_us"] = sum(found.region_ns.values()) / 1e3
@@ -151,7 +168,7 @@ def _ops(
     ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
     ops.eager, ops.missing = found.eager, found.missing
     ops.note = _ops_note(observed, found)
-    return ops
+    return ops, found
 
 
 def _calls(records: list[GraphRecord]) -> dict[int, int]:
@@ -229,57 +246,26 @@ def _percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else 100 * (part / whole)
 
 
-def _describe_caches(record: GraphRecord) -> None:
-    """Which caches held the graph, from the counters that its own compilation moved."""
-    aot = record.counters.get("aot_autograd", {})
-    inductor = record.counters.get("inductor", {})
-    record.fx_graph_cache = {
-        "hits": inductor.get("fxgraph_cache_hit", 0),
-        "misses": inductor.get("fxgraph_cache_miss", 0),
-        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
-    }
-    record.aot_autograd_cache = next(
-        (state for state in ("bypass", "miss", "hit") if aot.get(f"autograd_cache_{state}")), "off"
-    )
-    fx = record.fx_graph_cache
-    if record.aot_autograd_cache == "hit":
-        record.cache = "hit"
-    elif fx["misses"]:
-        record.cache = "miss"
-    elif fx["bypasses"]:
-        record.cache = "bypass"
-    elif fx["hits"]:
-        record.cache = "hit"
-    else:
-        record.cache = record.aot_autograd_cache
-
-
-def _caches(records: list[GraphRecord]) -> dict[str, Any]:
-    states = Counter(record.cache for record in records)
-    return {
-        "graphs": {state: states[state] for state in ("hit", "miss", "bypass", "off")},
-        "aot_autograd": dict(Counter(record.aot_autograd_cache for record in records)),
-        "fx_graph": {
-            kind: sum(record.fx_graph_cache.get(kind, 0) for record in records)
-            for kind in ("hits", "misses", "bypasses")
-        },
-        "bypass_reasons": dict(
-            Counter(record.cache_reason for record in records if record.cache_reason)
-        ),
-    }
+def _left_out(log: CompileLog) -> list[str]:
+    return [
+        f"{count} {what}"
+        for count, what in (
+            (log.dropped, "compilations are counted in the totals but not listed"),
+            (log.breaks.left_out, "graph breaks of further causes are not listed"),
+            (log.recompiles.left_out, "recompilations of further functions are not listed"),
+        )
+        if count
+    ]
 
 
 def _compile(log: CompileLog) -> dict[str, Any]:
-    compilations = list(log.compilations)
-    phases: dict[str, float | None] = {}
-    for record in compilations:
-        for phase, seconds in record.phases_s.items():
-            so_far = phases.get(phase, 0.0)
-            phases[phase] = None if so_far is None or seconds is None else so_far + seconds
+    totals = log.totals
     return {
-        "total_s": sum(record.total_s or 0.0 for record in compilations),
-        "phases": phases,
-        "compilations": compilations,
+        "total_s": totals.total_s,
+        "count": totals.count,
+        **totals.parts_s,
+        "phases": dict(totals.phases_s),
+        "compilations": [copy.copy(record) for record in list(log.compilations)],
     }
 
 

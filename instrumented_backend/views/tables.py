@@ -5,7 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend.records import GraphRecord, KernelRecord, Report
+from instrumented_backend.records import (
+    GraphRecord,
+    GuardRecord,
+    KernelRecord,
+    RecompileRecord,
+    Report,
+)
+from instrumented_backend.views.meanings import meaning
 
 Row = dict[str, Any]
 
@@ -74,22 +81,46 @@ def _breaks(report: Report) -> list[Row]:
             "reason": record.reason,
             "where": _where(record.file, record.line),
             "function": record.function,
+            "source": record.source,
             "times_met": record.count,
+            "eager_ops": record.eager_ops,
+            "eager_time_us": record.eager_time_us,
+            "graphs_before": _flat(record.graphs_before),
+            "graphs_after": _flat(record.graphs_after),
+            "ran_eagerly": _flat([function.function for function in record.skipped]),
+            "called_from": _where(record.called_file, record.called_line),
+            "hint": record.hint,
         }
         for record in report.breaks
     ]
 
 
 def _recompiles(report: Report) -> list[Row]:
+    """A row for each guard that failed."""
     return [
         {
             "compile_id": record.compile_id,
             "function": record.function,
             "where": _where(record.file, record.line),
-            "reason": record.reason,
+            "recompiles": record.count,
+            "compile_s": record.compile_s,
+            "limit_hits": record.limit_hits,
+            "guard": guard.subject if guard else None,
+            "kind": guard.kind if guard else None,
+            "values": " → ".join(guard.values) if guard else None,
+            "failures": guard.count if guard else None,
+            "used_at": _where(guard.file, guard.line) if guard else None,
+            "cure": guard.cure if guard else None,
+            "reason": (guard and guard.reason) or record.reason,
         }
         for record in report.recompiles
+        for guard in _guards(record)
     ]
+
+
+def _guards(record: RecompileRecord) -> list[GuardRecord | None]:
+    """None stands for a function that has no guard to show."""
+    return [*record.guards] or [None]
 
 
 def _missing(report: Report) -> list[Row]:
@@ -142,21 +173,38 @@ def _flat(value: Any) -> Any:
 
 
 def _counters(report: Report) -> list[Row]:
-    rows: list[Row] = []
+    """In all, of each graph, and of what ran outside them."""
+    counters = report.counters
+    outside = {"inductor_metrics": counters["outside_inductor_metrics"]}
+    outside |= counters["outside_graphs"]
+    everything: dict[str, dict[str, int]] = {}
+    for groups in (
+        {"inductor_metrics": counters["inductor_metrics"]} | counters["graphs"],
+        outside,
+    ):
+        for group, members in groups.items():
+            total = everything.setdefault(group, {})
+            for name, value in members.items():
+                total[name] = total.get(name, 0) + value
+    rows = _counter_rows("all", everything)
     for graph in report.graphs:
-        metrics = {name: value for name, value in graph.inductor_metrics.items() if value}
-        rows += _counter_rows(graph.graph, {"inductor_metrics": metrics, **graph.counters})
-    outside = report.counters["outside_inductor_metrics"]
-    moved = {name: value for name, value in outside.items() if value}
-    rows += _counter_rows(None, {"inductor_metrics": moved})
-    return rows + _counter_rows(None, report.counters["outside_graphs"])
+        metrics = {"inductor_metrics": graph.inductor_metrics}
+        rows += _counter_rows(graph.graph, {**metrics, **graph.counters})
+    return rows + _counter_rows("none", outside)
 
 
-def _counter_rows(graph: int | None, groups: dict[str, dict[str, int]]) -> list[Row]:
+def _counter_rows(graph: int | str | None, groups: dict[str, dict[str, int]]) -> list[Row]:
     return [
-        {"graph": graph, "group": group, "counter": counter.partition("\n")[0], "value": value}
+        {
+            "graph": graph,
+            "group": group,
+            "counter": counter.partition("\n")[0],
+            "value": value,
+            "meaning": meaning(group, counter),
+        }
         for group, counters in groups.items()
         for counter, value in counters.items()
+        if value
     ]
 
 
@@ -168,7 +216,8 @@ def _caches(report: Report) -> list[Row]:
             "cache": graph.cache,
             "aot_autograd": graph.aot_autograd_cache,
             **{f"fx_graph_{kind}": count for kind, count in graph.fx_graph_cache.items()},
-            "bypass_reason": graph.cache_reason,
+            "saved_s": graph.saved_s,
+            "reason": graph.cache_reason,
         }
         for graph in report.graphs
     ]
@@ -182,11 +231,31 @@ def _compile(report: Report) -> list[Row]:
             "direction": record.direction,
             "outcome": record.outcome,
             "function": record.function,
-            **record.phases_s,
+            "graphs": _flat(record.graphs),
             "total_s": record.total_s,
+            "longest_phases": _longest(record.phases_s),
+            **record.phases_s,
         }
         for record in report.compile["compilations"]
     ]
+
+
+def _longest(phases: dict[str, float | None]) -> str:
+    """``codegen 1.21, load 0.40``: what took most of it."""
+    known = sorted(((took, name) for name, took in phases.items() if took), reverse=True)
+    shown = [(took, name) for took, name in known if took >= 0.1 * known[0][0]][:3]
+    return ", ".join(
+        f"{name.removesuffix('_s').replace('_', ' ')} {took:.2f}" for took, name in shown
+    )
+
+
+_PHASES = frozenset(
+    f"{phase}_s"
+    for phase in (
+        *("dynamo", "aot_autograd", "passes", "lowering", "scheduling", "codegen"),
+        *("kernel_compile", "load", "autotune", "cudagraphs", "inductor"),
+    )
+)
 
 
 TABLES = {
@@ -199,8 +268,8 @@ TABLES = {
             _graphs,
             frozenset({"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}),
         ),
-        Table("breaks", "What ended a graph (break) or left a function eager (skipped)", _breaks),
-        Table("recompiles", "Functions compiled again, and the guard that failed", _recompiles),
+        Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
+        Table("recompiles", "Functions compiled again, and the guards that failed", _recompiles),
         Table("missing", "Eager ops between the graphs", _missing),
         Table(
             "kernels",
@@ -208,13 +277,18 @@ TABLES = {
             _kernels,
             frozenset(kernel_row(KernelRecord("", ""))).difference(_KERNEL_COLUMNS),
         ),
-        Table("counters", "Counters moved by each graph's compilation", _counters),
+        Table(
+            "counters",
+            "Counters moved in all, by each graph's compilation, by none of them",
+            _counters,
+            frozenset({"meaning"}),
+        ),
         Table("caches", "Where each graph's code came from", _caches),
         Table(
             "compile",
-            "Seconds in each phase and in none inside it",
+            "Compilations, and the phases that took longest (s)",
             _compile,
-            frozenset({"direction", "outcome"}),
+            frozenset({"direction", "outcome"}) | _PHASES,
         ),
     )
 }

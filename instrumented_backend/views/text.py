@@ -1,6 +1,5 @@
 """The report as text, no wider than the terminal."""
 
-import os
 import shutil
 import textwrap
 from typing import Any
@@ -8,7 +7,10 @@ from typing import Any
 from tabulate import tabulate
 
 from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report
+from instrumented_backend.views.advice import facts, next_steps
+from instrumented_backend.views.causes import BLOCKS, render_blocks
 from instrumented_backend.views.tables import TABLES, Row, Table
+from instrumented_backend.views.words import count, percent, seconds, short_path, wrap
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
@@ -36,23 +38,20 @@ def _summary(report: Report, width: int) -> str:
     summary = report.summary
     # Never wrapped: one line to grep for, whatever the terminal.
     lines = [
-        f"{PREFIX}{_count(summary['graphs'], 'graph')}, {_count(summary['graph_calls'], 'call')} "
+        f"{PREFIX}{count(summary['graphs'], 'graph')}, {count(summary['graph_calls'], 'call')} "
         f"(+{summary['backward_calls']} backward), "
-        f"{_count(summary['graph_breaks'], 'graph break')}, "
-        f"{_count(summary['recompiles'], 'recompile')} · "
+        f"{count(summary['graph_breaks'], 'graph break')}, "
+        f"{count(summary['recompiles'], 'recompile')} · "
         f"torch {report.run['torch'].partition('+')[0]}, {report.run['device']}"
     ]
-    lines += _wrap(_captured(report), width)
-    lines += _wrap(_device_line(report.ops.device), width)
-    lines += _wrap(_compile_line(report), width)
-    skipped = [record for record in report.breaks if record.kind == "skipped"]
-    breaks = [record for record in report.breaks if record.kind == "break"]
-    lines += _break_lines("ran eagerly", skipped, width)
-    lines += _break_lines("graph break", breaks, width)
+    lines += wrap(_captured(report), width)
+    lines += wrap(_device_line(report.ops.device), width)
+    lines += wrap(_compile_line(report), width)
+    lines += _break_lines(report.breaks, width)
     lost = [note for note in report.notes if note.startswith("lost: ")]
     lines += _missed_lines(report, width)
-    lines += [line for note in lost for line in _wrap(note, width)]
-    lines += _wrap(_next_step(report), width)
+    lines += [line for note in lost for line in wrap(note, width)]
+    lines += wrap(_next_step(report), width)
     return "\n".join(lines)
 
 
@@ -61,13 +60,13 @@ def _captured(report: Report) -> str:
     captured, total = summary["captured_ops"], summary["total_ops"]
     if total is None:
         known = "-" if captured is None else str(captured)
-        graph_ops = _count(summary["graph_ops"], "op")
+        graph_ops = count(summary["graph_ops"], "op")
         reason = ops.note or "not measured"
         return f"captured {known}/- ops: {reason} · {graph_ops} in the graphs, each counted once"
-    line = f"captured {captured}/{total} ops ({_percent(summary['pct_ops'])})"
+    line = f"captured {captured}/{total} ops ({percent(summary['pct_ops'])})"
     if ops.total_time_us:
         time = _times(ops.captured["time_us"], ops.total_time_us)
-        line += f", {time} op time ({_percent(summary['pct_time'])})"
+        line += f", {time} op time ({percent(summary['pct_time'])})"
     return f"{line} · {_certainty(ops)}"
 
 
@@ -76,7 +75,7 @@ def _certainty(ops: OpsRecord) -> str:
     if ops.status == "exact":
         words = "exact, the whole run observed"
     else:
-        words = f"sampled, {_percent(ops.observed_pct)} of the calls observed"
+        words = f"sampled, {percent(ops.observed_pct)} of the calls observed"
         spreads = [spread for spread in (ops.pct_ops_spread, ops.pct_time_spread) if spread]
         if spreads:
             words += f", ± {max(spreads):.1f} points"
@@ -93,16 +92,12 @@ def _device_line(device: DeviceRecord | None) -> str:
         return f"device time: unknown: {device.note}"
     line = (
         f"device time: captured {_times(device.captured_us, device.kernel_us)} of kernel time "
-        f"({_percent(device.pct_captured)}) · sampled, {_count(device.windows, 'window')}, "
-        f"{_percent(device.observed_pct)} of the calls observed"
+        f"({percent(device.pct_captured)}) · sampled, {count(device.windows, 'window')}, "
+        f"{percent(device.observed_pct)} of the calls observed"
     )
     # Measured on an H100: README, Device time.
     line += "; the process runs slower from the first window on, up to 15 %"
     return line if device.note is None else f"{line}; {device.note}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
 
 
 def _times(part_us: float, whole_us: float) -> str:
@@ -121,10 +116,10 @@ def _missed_lines(report: Report, width: int) -> list[str]:
         share = 100 * (record.time_us / total) if total else 0.0
         if share < WORTH_NAMING_PCT:
             break
-        place = _short_path(record.file, record.line)
-        lines += _wrap(
+        place = short_path(record.file, record.line)
+        lines += wrap(
             f"missed {record.op} at {place}: {share:.1f} % of op time, "
-            f"{_count(record.count, 'call')}",
+            f"{count(record.count, 'call')}",
             width,
         )
     return lines
@@ -132,39 +127,44 @@ def _missed_lines(report: Report, width: int) -> list[str]:
 
 def _compile_line(report: Report) -> str:
     graphs = report.caches["graphs"]
-    cached = f"{graphs['hit']} of {_count(len(report.graphs), 'graph')} from the cache"
+    cached = f"{graphs['hit']} of {count(len(report.graphs), 'graph')} from the cache"
     generated = sum(kernel.language != "extern" for kernel in report.kernels)
     if graphs["bypass"]:
         cached += f" ({graphs['bypass']} could not be cached)"
     return (
-        f"compiled in {_seconds(report.compile['total_s'])}"
-        f"{_phases(report.compile['phases'])} · {_count(generated, 'kernel')} · {cached}"
+        f"compiled in {seconds(report.compile['total_s'])}"
+        f"{_phases(report.compile['phases'])} · {count(generated, 'kernel')} · {cached}"
     )
 
 
 def _phases(phases: dict[str, float | None]) -> str:
     """The two longest phases, which are what there is to do something about."""
-    known = [(seconds, name) for name, seconds in phases.items() if seconds]
+    known = [(took, name) for name, took in phases.items() if took]
     longest = sorted(known, reverse=True)[:2]
     if not longest:
         return ""
     words = (
-        f"{name.removesuffix('_s').replace('_', ' ')} {_seconds(seconds)}"
-        for seconds, name in longest
+        f"{name.removesuffix('_s').replace('_', ' ')} {seconds(took)}" for took, name in longest
     )
     return f" ({', '.join(words)})"
 
 
-def _break_lines(what: str, records: list[BreakRecord], width: int) -> list[str]:
+def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
+    skipped = [(function, record) for record in records for function in record.skipped]
     lines = []
-    for record in records[:MAX_LINES]:
-        where = _short_path(record.file, record.line)
-        function = f" in {record.function}" if record.function and what == "graph break" else ""
-        subject = record.function if what == "ran eagerly" else None
-        head = f"{what}: {subject} ({where})" if subject else f"{what} at {where}{function}"
-        lines += _wrap(f"{head}: {record.reason}", width, max_lines=2)
-    if len(records) > MAX_LINES:
-        lines.append(f"{what}: {len(records) - MAX_LINES} more")
+    for function, record in skipped[:MAX_LINES]:
+        head = f"ran eagerly: {function.function} ({short_path(function.file, function.line)})"
+        lines += wrap(f"{head}: {function.reason or record.reason}", width, max_lines=2)
+    if len(skipped) > MAX_LINES:
+        lines.append(f"ran eagerly: {len(skipped) - MAX_LINES} more")
+    breaks = [record for record in records if record.kind != "gave up" or not record.skipped]
+    for record in breaks[:MAX_LINES]:
+        what = "gave up" if record.kind == "gave up" else "graph break"
+        place = short_path(record.file, record.line)
+        inside = f" in {record.function}" if record.function else ""
+        lines += wrap(f"{what} at {place}{inside}: {record.reason}", width, max_lines=2)
+    if len(breaks) > MAX_LINES:
+        lines.append(f"graph break: {len(breaks) - MAX_LINES} more")
     return lines
 
 
@@ -184,7 +184,15 @@ def _next_step(report: Report) -> str:
 
 def _table(report: Report, name: str, width: int) -> str:
     table = TABLES[name]
-    return render_rows(table, table.rows(report), width, MAX_ROWS)
+    if name in BLOCKS:
+        text = render_blocks(table.title, BLOCKS[name](report), width, MAX_ROWS)
+    else:
+        text = render_rows(table, table.rows(report), width, MAX_ROWS)
+    if not text:
+        return ""
+    said = facts(report, name) + [f"next: {step}" for step in next_steps(report, name)]
+    below = [line for part in said for line in wrap(part, width, break_words=True)]
+    return "\n".join([text, *below])
 
 
 def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str:
@@ -235,7 +243,7 @@ def _cell(column: str, value: Any) -> str:
         return f"{value:.3g}" if value >= 1e-4 or not value else f"{value:.1e}"
     if column == "where":
         file, _, line = value.rpartition(":")
-        return _short_path(file, line)
+        return short_path(file, line)
     return str(value)
 
 
@@ -261,48 +269,3 @@ def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:
     while sum(widths) > room and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
     return widths
-
-
-# --- Words --------------------------------------------------------------------------------------
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds:.1f} s" if seconds >= 10 else f"{seconds:.2f} s"
-
-
-def _short_path(file: str | None, line: int | str | None) -> str:
-    """From the working folder or the installed package on; of other paths, the last two parts."""
-    if file is None:
-        return "an unknown place"
-    folder = _working_folder()
-    installed = file.rpartition(f"{os.sep}site-packages{os.sep}")[2]
-    if installed != file:
-        file = installed
-    elif folder and file.startswith(folder + os.sep):
-        file = file[len(folder) + 1 :]
-    elif file.count(os.sep) > 2:
-        file = os.path.join("...", *file.split(os.sep)[-2:])
-    return file if line is None else f"{file}:{line}"
-
-
-def _working_folder() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None  # it has been deleted
-
-
-def _wrap(text: str, width: int, max_lines: int | None = None) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(width, 40),
-        subsequent_indent="  ",
-        max_lines=max_lines,
-        placeholder=" ...",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )

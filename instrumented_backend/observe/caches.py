@@ -1,0 +1,149 @@
+"""Which caches held the graphs, what they spared, and what kept others out."""
+
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.records import GraphRecord
+
+MAX_KEYS = 8
+MAX_DIFFERENCES = 5
+MAX_ENTRIES = 2_000
+
+Key = dict[str, int]  # component → a hash of its value
+
+
+class CacheLog:
+    """Takes in torch's look-ups in the AOTAutograd and FX graph caches."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._keys: deque[tuple[str, Key]] = deque(maxlen=MAX_KEYS)  # compile id → its key
+        self._entries: dict[tuple[str, str], None] = {}
+
+    def looked_up(self, name: str, found: Mapping[str, Any], graph: GraphRecord) -> None:
+        """``name`` is ``autograd_cache_hit``, ``fx_graph_cache_miss``, ...; ``found`` what it said.
+
+        A hit says how long the graph had taken to compile; a miss of the FX graph cache, what its
+        key is made of.
+        """
+        cache, _, state = name.rpartition("_cache_")
+        if cache not in ("autograd", "fx_graph"):
+            return
+        key = found.get("key")
+        if key is not None and len(self._entries) < MAX_ENTRIES:
+            self._entries[cache, str(key)] = None
+        if state == "hit":
+            saved_s = (found.get("time_saved_ms") or 0) / 1e3
+            saved_s += (found.get("time_saved_ns") or 0) / 1e9
+            graph.saved_s = (graph.saved_s or 0.0) + saved_s
+        components = found.get("components")
+        if components and cache == "fx_graph":
+            key_parts = key_of(components)
+            if state == "miss" and graph.cache_reason is None:
+                graph.cache_reason = self._nearest(graph.compile_id, key_parts)
+            self._keys.append((graph.compile_id, key_parts))
+
+    def _nearest(self, compile_id: str, key: Key) -> str | None:
+        """What in the key is new, against the most similar one of this process.
+
+        That is one of another compilation of the same function, or one of the same graph: with
+        that of any other code there is nothing to compare.
+        """
+        function = compile_id.rpartition("/")[0]
+        nearest = min(
+            (
+                (differences(key, other), name)
+                for name, other in self._keys
+                if name != compile_id
+                and (name.rpartition("/")[0] == function or other.get("gm") == key.get("gm"))
+            ),
+            key=lambda item: len(item[0]),
+            default=None,
+        )
+        if nearest is None or not nearest[0]:
+            return None
+        different, name = nearest
+        more = len(different) - MAX_DIFFERENCES
+        listed = ", ".join(different[:MAX_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
+        return f"new key: differs from that of {name} in {listed}"
+
+    def bytes_on_disk(self) -> int:
+        """Of the entries that were looked up and are there."""
+        return sum(torch_compat.cache_entry_bytes(*entry) for entry in list(self._entries))
+
+
+def key_of(components: list[str]) -> Key:
+    """``"[4paxn...] example_inputs[0]: TensorMetadata(...)"`` → its name and hash."""
+    key = {}
+    for component in components:
+        digest, _, rest = component.partition("] ")
+        key[rest.partition(":")[0]] = hash(digest)
+    return key
+
+
+def differences(one: Key, other: Key) -> list[str]:
+    names = dict.fromkeys([*one, *other])
+    return [name for name in names if one.get(name) != other.get(name)]
+
+
+def describe_caches(record: GraphRecord) -> None:
+    """Which caches held the graph, from the counters that its own compilation moved."""
+    aot = record.counters.get("aot_autograd", {})
+    inductor = record.counters.get("inductor", {})
+    record.fx_graph_cache = {
+        "hits": inductor.get("fxgraph_cache_hit", 0),
+        "misses": inductor.get("fxgraph_cache_miss", 0),
+        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
+    }
+    record.aot_autograd_cache = next(
+        (state for state in ("bypass", "miss", "hit") if aot.get(f"autograd_cache_{state}")), "off"
+    )
+    fx = record.fx_graph_cache
+    if record.aot_autograd_cache == "hit":
+        record.cache = "hit"
+    elif fx["misses"]:
+        record.cache = "miss"
+    elif fx["bypasses"]:
+        record.cache = "bypass"
+    elif fx["hits"]:
+        record.cache = "hit"
+    else:
+        record.cache = record.aot_autograd_cache
+
+
+def cache_section(
+    records: list[GraphRecord], counters: Mapping[str, int], steps: Mapping[str, int], log: CacheLog
+) -> dict[str, Any]:
+    """The report's section; ``counters`` are Inductor's, ``steps`` how often torch did each."""
+    states = Counter(record.cache for record in records)
+    saved = [record.saved_s for record in records if record.saved_s is not None]
+    reasons = Counter(
+        record.cache_reason
+        for record in records
+        if record.cache_reason and "bypass" in (record.cache, record.aot_autograd_cache)
+    )
+    return {
+        "graphs": {state: states[state] for state in ("hit", "miss", "bypass", "off")},
+        "aot_autograd": dict(Counter(record.aot_autograd_cache for record in records)),
+        "fx_graph": {
+            kind: sum(record.fx_graph_cache.get(kind, 0) for record in records)
+            for kind in ("hits", "misses", "bypasses")
+        },
+        "bypass_reasons": dict(reasons),
+        "saved_s": sum(saved),
+        "bytes": log.bytes_on_disk(),
+        "code": {
+            "cpp_files_compiled": steps.get("compile_file", 0),
+            "triton_kernels_compiled": counters.get("async_compile_cache_miss", 0),
+            "triton_kernels_compiled_before": counters.get("async_compile_cache_hit", 0),
+            "triton_kernels_from_entries": counters.get("triton_bundler_read_and_emit_kernel", 0),
+        },
+        "autotune": {
+            "kernels_tuned": steps.get("CachingAutotuner.benchmark_all_configs", 0),
+            "products_tuned": counters.get("select_algorithm_autotune", 0),
+        },
+    }

@@ -1,0 +1,118 @@
+"""CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, recorded again, skipped."""
+
+import logging
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.graphs import CallCounter
+from instrumented_backend.observe.reasons import frames, users_frame
+
+MAX_REASONS = 100
+MAX_LENGTH = 300
+
+Key = tuple[str, str]  # compile id, direction
+
+_WHY_AGAIN = {
+    "StaticInputIdxMismatch": "a parameter or static input has moved in memory",
+    "CudagraphManagedIdxMismatch": "an input from another CUDA graph has moved in memory",
+    "ExpectedDeadIndicesBeforeGraphMismatch": "an output of an earlier graph is still alive",
+    "ExpectedDeadIndicesAfterGraphMismatch": "an output that was alive before is dead",
+}
+
+
+@dataclass
+class _Recorded:
+    """The recordings of one graph's direction."""
+
+    functions: set[int] = field(default_factory=set)  # one for each set of sizes
+    count: int = 0
+    again: Counter[str] = field(default_factory=Counter)  # why → how often
+    replays: CallCounter = field(default_factory=CallCounter)
+
+
+class CudaGraphs(logging.Handler):
+    """Counts what the trees of CUDA graphs do; as a handler it reads why graphs are skipped."""
+
+    def __init__(self, failures: Failures) -> None:
+        super().__init__(logging.WARNING)
+        self._failures = failures
+        self.clear()
+
+    def clear(self) -> None:
+        self._recorded: dict[Key, _Recorded] = {}
+        self._replays: dict[int, Callable[[], int]] = {}  # node → counts its replays
+        self._skipped: Counter[str] = Counter()
+
+    def install(self) -> None:
+        torch_compat.patch_cudagraphs(
+            self.recorded, self.replayed, self, lambda: self._failures.guard("CUDA graphs")
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._failures.guard("CUDA graphs"):
+            reason = skip_reason(record.getMessage())
+            if reason in self._skipped or len(self._skipped) < MAX_REASONS:
+                self._skipped[reason] += 1
+
+    def recorded(
+        self, compile_id: str, direction: str, function: int, mismatch: str | None, node: int
+    ) -> None:
+        """A graph was recorded; the arguments are those of `torch_compat.patch_cudagraphs`."""
+        known = self._recorded.setdefault((compile_id, direction), _Recorded())
+        if known.count:
+            if function not in known.functions:
+                why = "new sizes"
+            elif mismatch is None:
+                why = "another graph ran before it"
+            else:
+                why = _WHY_AGAIN.get(mismatch, mismatch)
+            known.again[why] += 1
+        known.count += 1
+        known.functions.add(function)
+        self._replays[node] = known.replays.increment
+
+    def replayed(self, node: int) -> None:
+        count = self._replays.get(node)
+        if count is not None:
+            count()
+
+    def report(self) -> dict[str, Any]:
+        """``{}`` where nothing was recorded or skipped."""
+        if not self._recorded and not self._skipped:
+            return {}
+        graphs = [
+            {
+                "compile_id": compile_id,
+                "direction": direction,
+                "recorded": known.count,
+                "replayed": known.replays.value,
+                "re_recorded": dict(known.again),
+            }
+            for (compile_id, direction), known in list(self._recorded.items())
+        ]
+        again: Counter[str] = Counter()
+        for known in list(self._recorded.values()):
+            again += known.again
+        return {
+            "recorded": sum(graph["recorded"] for graph in graphs),
+            "replayed": sum(graph["replayed"] for graph in graphs),
+            "re_recorded": dict(again),
+            "skipped": dict(self._skipped),
+            "memory_bytes": torch_compat.cudagraph_pool_bytes(),
+            "graphs": graphs,
+        }
+
+
+def skip_reason(message: str) -> str:
+    """``"skipping cudagraphs due to mutated inputs (1 instances). Found from : ..."``: the reason
+    and the user's line."""
+    head, _, stack = message.partition("Found from")
+    reason = head.strip().rstrip(".").partition(" due to ")[2] or head.strip()
+    frame = users_frame(frames(stack.replace("\n   File", "\n  File")))
+    if frame is not None:
+        reason += f" at {frame.file}:{frame.line}"
+    return reason[:MAX_LENGTH]

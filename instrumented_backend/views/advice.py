@@ -1,0 +1,215 @@
+"""What stands below a table: figures over all its rows, and what to do next."""
+
+from typing import Any
+
+from instrumented_backend.records import BreakRecord, Report
+from instrumented_backend.views.meanings import explained
+from instrumented_backend.views.words import count, duration, percent, seconds, short_path
+
+WORTH_SAYING_PCT = 10.0
+
+
+def facts(report: Report, table: str) -> list[str]:
+    """Lines over all rows, each one sentence long."""
+    if table == "compile":
+        return _compile_facts(report)
+    if table == "caches":
+        return _cache_facts(report)
+    if table == "counters":
+        return _counter_facts(report)
+    return []
+
+
+def next_steps(report: Report, table: str) -> list[str]:
+    """What to do; nothing where there is nothing to do."""
+    steps = _STEPS.get(table)
+    return steps(report) if steps else []
+
+
+# --- Below the tables ---------------------------------------------------------------------------
+
+
+def _compile_facts(report: Report) -> list[str]:
+    compile_ = report.compile
+    total = compile_["total_s"]
+    if not total:
+        return []
+    phases = sorted(
+        ((took, name) for name, took in compile_["phases"].items() if took), reverse=True
+    )
+    shares = (
+        f"{name.removesuffix('_s').replace('_', ' ')} {seconds(took)} "
+        f"({percent(100 * took / total)})"
+        for took, name in phases
+    )
+    lines = [f"in all {seconds(total)}: {', '.join(shares)}"]
+    if "first_s" in compile_:
+        parts = (
+            ("forward", "forward_s"),
+            ("backward", "backward_s"),
+            ("at run time", "run_time_s"),
+        )
+        named = [f"{name} {seconds(compile_[key])}" for name, key in parts if compile_[key]]
+        later = f"; first compilations {seconds(compile_['first_s'])}"
+        if compile_["later_s"]:
+            later += f", recompilations {seconds(compile_['later_s'])}"
+        lines.append(", ".join(named) + later)
+    return lines + _cudagraph_facts(compile_.get("cudagraphs") or {})
+
+
+def _cudagraph_facts(cudagraphs: dict[str, Any]) -> list[str]:
+    if not cudagraphs:
+        return []
+    memory = cudagraphs["memory_bytes"]
+    held = "" if memory is None else f", {memory / 1e6:.3g} MB held"
+    lines = [
+        f"CUDA graphs: {cudagraphs['recorded']} recorded, "
+        f"{count(cudagraphs['replayed'], 'replay')}{held}"
+    ]
+    for what, reasons in (
+        ("recorded again", cudagraphs["re_recorded"]),
+        ("skipped", cudagraphs["skipped"]),
+    ):
+        lines += [
+            f"CUDA graphs {what}, {count(times, 'time')}: {reason}"
+            for reason, times in reasons.items()
+        ]
+    return lines
+
+
+def _cache_facts(report: Report) -> list[str]:
+    caches = report.caches
+    lines = []
+    if caches.get("saved_s"):
+        lines.append(f"what came from caches took {seconds(caches['saved_s'])} to compile before")
+    for name, words in (("code", "kernel code"), ("autotune", "autotuning")):
+        moved = {key: value for key, value in caches.get(name, {}).items() if value}
+        if moved:
+            listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in moved.items())
+            lines.append(f"{words}: {listed}")
+    if caches.get("bytes"):
+        lines.append(f"entries on disk: {caches['bytes'] / 1e6:.3g} MB")
+    return lines
+
+
+def _counter_facts(report: Report) -> list[str]:
+    """Each counter that moved, and what it counts."""
+    counters = report.counters
+    moved = {
+        (group, name)
+        for groups in (
+            {"inductor_metrics": counters["inductor_metrics"]},
+            {"inductor_metrics": counters["outside_inductor_metrics"]},
+            counters["graphs"],
+            counters["outside_graphs"],
+        )
+        for group, members in groups.items()
+        for name, value in members.items()
+        if value
+    }
+    return explained(moved)
+
+
+# --- Next ---------------------------------------------------------------------------------------
+
+
+def _after_breaks(report: Report) -> list[str]:
+    worst = report.breaks[0]
+    unseen = all(record.eager_ops is None for record in report.breaks)
+    steps = []
+    if _is_limit(worst):
+        steps.append("INSTRUMENTED_TABLES=recompiles says what to change at the recompile limit")
+    else:
+        hint = f": {worst.hint}" if worst.hint else ""
+        cost = f" ({duration(worst.eager_time_us)})" if worst.eager_time_us else ""
+        steps.append(f"start with {short_path(worst.file, worst.line)}{cost}{hint}")
+    if unseen:
+        steps.append("INSTRUMENTED_OPS=always shows what each one costs")
+    return steps
+
+
+def _is_limit(record: BreakRecord) -> bool:
+    return record.kind == "gave up" and "recompile limit" in record.reason
+
+
+def _after_recompiles(report: Report) -> list[str]:
+    at_limit = [record for record in report.recompiles if record.limit_hits]
+    steps = []
+    if at_limit:
+        names = ", ".join(str(record.function) for record in at_limit[:3])
+        steps.append(
+            f"{names}: change what the guards are on, or raise torch._dynamo.config.recompile_limit"
+        )
+    shapes = [
+        record
+        for record in report.recompiles
+        if any(guard.kind == "shape" for guard in record.guards)
+    ]
+    if shapes:
+        lost = sum(record.compile_s for record in shapes)
+        steps.append(
+            f"torch.compile(dynamic=True), or mark_dynamic, for {shapes[0].function}: "
+            f"changing shapes took {seconds(lost)}"
+        )
+    if not steps:
+        worst = report.recompiles[0]
+        cure = next((guard.cure for guard in worst.guards if guard.cure), None)
+        steps.append(f"{worst.function}: {cure or 'call it with the same kinds of arguments'}")
+    return steps
+
+
+def _after_missing(report: Report) -> list[str]:
+    if report.breaks:
+        return ["INSTRUMENTED_TABLES=breaks says why; the rest is outside what is compiled"]
+    return ["compile what holds these lines: torch.compile takes a step with its optimizer too"]
+
+
+def _after_caches(report: Report) -> list[str]:
+    caches = report.caches
+    states = caches["graphs"]
+    steps = []
+    if caches["bypass_reasons"]:
+        reason, graphs = max(caches["bypass_reasons"].items(), key=lambda item: item[1])
+        steps.append(f"{count(graphs, 'graph')} cannot be cached: {reason}")
+    if states["miss"] and not states["hit"]:
+        steps.append(
+            "keep TORCHINDUCTOR_CACHE_DIR (or /tmp/torchinductor_USER) between runs: the next one "
+            "finds these graphs there"
+        )
+    if states["off"]:
+        steps.append(f"{count(states['off'], 'graph')} compiled with the caches off")
+    return steps
+
+
+def _after_compile(report: Report) -> list[str]:
+    compile_ = report.compile
+    total = compile_["total_s"]
+    if not total:
+        return []
+    steps = []
+    if 100 * compile_.get("later_s", 0.0) / total >= WORTH_SAYING_PCT:
+        steps.append("INSTRUMENTED_TABLES=recompiles: what was compiled again, and the cure")
+    states = report.caches["graphs"]
+    if states["miss"] > states["hit"]:
+        steps.append("run it again: with warm caches most of this is spared")
+    if 100 * (compile_["phases"].get("autotune_s") or 0.0) / total >= WORTH_SAYING_PCT:
+        steps.append("autotuning is kept in the cache; mode='default' does without it")
+    return steps + _cudagraph_steps(compile_.get("cudagraphs") or {})
+
+
+def _cudagraph_steps(cudagraphs: dict[str, Any]) -> list[str]:
+    steps = []
+    if any("mutated inputs" in reason for reason in cudagraphs.get("skipped", ())):
+        steps.append("return new tensors instead of changing inputs in place, for CUDA graphs")
+    if "new sizes" in cudagraphs.get("re_recorded", ()):
+        steps.append("pad to few sizes: each one has a CUDA graph of its own")
+    return steps
+
+
+_STEPS = {
+    "breaks": _after_breaks,
+    "recompiles": _after_recompiles,
+    "missing": _after_missing,
+    "caches": _after_caches,
+    "compile": _after_compile,
+}

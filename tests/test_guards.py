@@ -1,0 +1,147 @@
+"""Dynamo's recompilation reasons (torch 2.13) in the user's terms."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from instrumented_backend.observe.guards import failed_guard
+
+STACK = (
+    "\nUser stack trace:\n"
+    '  File "/home/me/model.py", line 3, in forward\n    return self.drop(x)\n'
+    f'  File "{torch.__path__[0]}/nn/modules/dropout.py", line 73, in forward\n    return F.dropout'
+)
+MODULE = SimpleNamespace(
+    scale=5, _modules={"drop": SimpleNamespace(training=False)}, layers=[SimpleNamespace(p=0.5)]
+)
+LOCALS: dict[str, Any] = {
+    "n": 4,
+    "p": 4.5,
+    "flag": False,
+    "y": torch.ones(2),
+    "s": "b" * 100,
+    "xs": [1, 2],
+    "self": MODULE,
+    "z": torch.ones(7, 3),
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("reason", "found"),
+    [
+        (
+            "tensor 'x' size mismatch at index 0. expected 4, actual 5",
+            ("shape", "size of x in dimension 0", "4", "5"),
+        ),
+        (
+            "tensor 'x' stride mismatch at index 1. expected 8, actual 1",
+            ("stride", "stride of x in dimension 1", "8", "1"),
+        ),
+        (
+            "tensor 'x' rank mismatch. expected 2, actual 1",
+            ("rank", "number of dimensions of x", "2", "1"),
+        ),
+        (
+            "tensor 'x' dtype mismatch. expected Float, actual Double",
+            ("dtype", "dtype of x", "Float", "Double"),
+        ),
+        (
+            "tensor 'x' requires_grad mismatch. expected requires_grad=0",
+            ("requires_grad", "requires_grad of x", "False", "True"),
+        ),
+        (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, "
+            "ADInplaceOrView, AutogradCPU), actual DispatchKeySet(CUDA, BackendSelect, "
+            "ADInplaceOrView, AutogradCUDA)",
+            ("device", "device of x", "cpu", "cuda"),
+        ),
+        (
+            "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, "
+            "ADInplaceOrView, AutogradCPU), actual DispatchKeySet(CPU, BackendSelect)",
+            ("dispatch_keys", "dispatch keys of x", "ADInplaceOrView", None),
+        ),
+        (
+            "tensor 'x' Tensor device index mismatch. Expected device index to be 0, actual 1",
+            ("device", "device index of x", "0", "1"),
+        ),
+        ("n == 3", ("int", "n", "3", "4")),
+        ("L['n'] == 3", ("int", "n", "3", "4")),
+        ("p == 3.5", ("float", "p", "3.5", "4.5")),
+        ("flag == True", ("bool", "flag", "True", "False")),
+        ("s == 'a'", ("str", "s", "'a'", "'" + "b" * 56 + "...")),
+        ("y is None", ("none", "y", "None", "a tensor")),
+        ("none is not None", ("none", "none", "not None", "None")),
+        ("y is x", ("identity", "y is x", "True", "False")),
+        ("G['LIMIT'] == 3", ("global", "global LIMIT", "3", "7")),
+        ("self.scale == 2", ("attribute", "self.scale", "2", "5")),
+        ("self.layers[0].p == 0.1", ("attribute", "self.layers[0].p", "0.1", "0.5")),
+        (
+            "self._modules['drop'].training == True",
+            ("training", "self.drop.training (train() and eval())", "True", "False"),
+        ),
+        ("len(xs) == 1", ("length", "length of xs", "1", "2")),
+        ("z.size()[0] == 4", ("shape", "size of z in dimension 0", "4", "7")),
+        (
+            "___check_type_id(xs, 94556516164656), type=<class 'tuple'>",
+            ("type", "type of xs", "tuple", "builtins.list"),
+        ),
+        (
+            "GLOBAL_STATE changed: default_dtype ",
+            ("default_dtype", "torch.set_default_dtype", None, None),
+        ),
+        ("2 <= z.size()[0]", ("other", "2 <= z.size()[0]", None, None)),
+        ("gone == 3", ("int", "gone", "3", None)),
+    ],
+)
+def test_what_failed(reason: str, found: tuple[str, str, str | None, str | None]) -> None:
+    guard = failed_guard(f"4/0: {reason}", (LOCALS, {"LIMIT": 7}))
+    assert (guard.kind, guard.subject, guard.old, guard.new) == found
+
+
+def test_global_state_is_that_of_this_moment() -> None:
+    with torch.no_grad():
+        guard = failed_guard("0/0: GLOBAL_STATE changed: grad_mode ", None)
+    assert (guard.kind, guard.old, guard.new) == ("grad_mode", "True", "False")
+    with torch.autocast("cpu"):
+        guard = failed_guard("0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ", None)
+    assert (guard.kind, guard.old, guard.new) == ("autocast", "False", "True")
+
+
+def test_the_users_line() -> None:
+    # From the stack, past torch's own frames;
+    reason = "4/0: self.p == 3     # return F.dropout(x)  # nn/modules/dropout.py:73 in forward"
+    frame = failed_guard(reason + STACK, None).frame
+    assert frame is not None
+    assert (frame.file, frame.line, frame.source) == ("/home/me/model.py", 3, "return self.drop(x)")
+    # without one, from the comment.
+    frame = failed_guard("4/0: n == 3   # y = x * n  # me/model.py:15 in f", None).frame
+    assert frame is not None
+    assert (frame.file, frame.line, frame.source) == ("me/model.py", 15, "y = x * n")
+    assert failed_guard("4/0: n == 3", None).frame is None
+
+
+def test_torchs_hint_is_the_cure_where_it_has_one() -> None:
+    reason = (
+        "9/0: s.scale == 2   # return x * s.scale  # me/model.py:10 in f (HINT: torch.compile "
+        "considers integer attributes static: allow_unspec_int_on_nn_module = True)"
+    )
+    guard = failed_guard(reason, None)
+    assert guard.kind == "attribute" and "allow_unspec_int_on_nn_module" in (guard.cure or "")
+    assert guard.subject == "s.scale" and guard.old == "2"
+
+
+def test_looking_up_a_value_calls_nothing() -> None:
+    class Touchy:
+        def __getattr__(self, name: str) -> int:
+            raise RuntimeError(name)
+
+        def size(self) -> list[int]:
+            raise AssertionError("called")
+
+    scope: tuple[dict[str, Any], dict[str, Any]] = {"t": Touchy()}, {}
+    assert failed_guard("0/0: t.n == 3", scope).new is None
+    assert failed_guard("0/0: t.size()[0] == 3", scope).new is None
+    assert failed_guard("0/0: exit(3) == 3", scope).new is None

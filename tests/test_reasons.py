@@ -1,0 +1,109 @@
+"""Dynamo's messages and stacks, in the form of torch 2.13's."""
+
+import os
+
+import torch
+
+from instrumented_backend.observe.reasons import (
+    Frame,
+    break_reason,
+    first_hint,
+    is_repetition,
+    last_sentence,
+    resumed,
+    sentence,
+)
+
+MESSAGE = """\
+Failed to trace builtin operator
+  Explanation: Dynamo does not know how to trace builtin operator `print`.
+  Hint: Please report an issue to PyTorch.
+  Hint: Avoid calling it.
+
+  Developer debug context: builtin print
+"""
+TORCH = os.path.dirname(torch.__file__)
+PACKAGES = os.path.dirname(TORCH)
+
+
+def payload(stack: str, message: str = MESSAGE, place: str = "/home/me/model.py:17") -> str:
+    return (
+        f"Graph break in user code at {place}\n"
+        f"Graph Break Reason: Encountered graph break when attempting to trace CALL:\n\n{message}\n"
+        f"User code traceback:\n{stack}\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/somewhere/else.py", line 1076, in wrapper\n    return\n'
+    )
+
+
+def test_sentence() -> None:
+    said = (
+        "Failed to trace builtin operator: "
+        "Dynamo does not know how to trace builtin operator `print`."
+    )
+    assert sentence(MESSAGE) == said
+    assert sentence("just one line") == "just one line"
+    assert sentence("") == "unknown"
+    both = (
+        f"{MESSAGE}\n*** While handling this graph break, another graph break occurred: ***\n\n"
+        "graph break in loop\n  Explanation: A loop.\n  Hint: None of the first's.\n"
+    )
+    assert sentence(both) == said
+    assert last_sentence(both) == "graph break in loop: A loop."
+    assert first_hint(both) == "Avoid calling it."
+    assert first_hint("no hint") is None
+
+
+def test_one_cause_at_another_address_is_the_same() -> None:
+    one, other = (
+        sentence(f"Skip\n  Explanation: Skip calling function `<function f at {address}>`")
+        for address in ("0x7fdbefe5f920", "0x55d0c0ffee00")
+    )
+    assert one == other == "Skip: Skip calling function `<function f>`"
+
+
+def test_the_users_line_is_the_innermost_outside_torch() -> None:
+    found = break_reason(
+        payload(
+            '  File "/home/me/model.py", line 19, in forward\n    x = self.block(layer, x)\n'
+            "        ^^^^^^^^^^^^^^^^^^\n"
+            '  File "/home/me/model.py", line 17, in torch_dynamo_resume_in_block_at_12\n'
+            '    print("hi")\n'
+            f'  File "{TORCH}/_dynamo/polyfills/__init__.py", line 505, in instantiate\n'
+            "    obj = cls.__new__(cls)\n",
+            place=f"{TORCH}/_dynamo/polyfills/__init__.py:505",
+        )
+    )
+    assert found.frame == Frame("/home/me/model.py", 17, "block", 'print("hi")')
+    assert found.called_from is None
+    assert found.hint == "Avoid calling it."
+    assert [frame.line for frame in found.stack] == [19, 17, 505]
+
+
+def test_a_break_in_a_package_names_the_users_call() -> None:
+    found = break_reason(
+        payload(
+            '  File "/home/me/model.py", line 19, in forward\n    return helper(x)\n'
+            f'  File "{PACKAGES}/somebody/__init__.py", line 4, in helper\n    print("hi")\n'
+        )
+    )
+    assert found.frame is not None and found.frame.function == "helper"
+    assert found.called_from == Frame("/home/me/model.py", 19, "forward", "return helper(x)")
+
+
+def test_what_cannot_be_read_is_kept_as_it_is() -> None:
+    found = break_reason("something else altogether")
+    assert (found.reason, found.frame) == ("something else altogether", None)
+    placed = break_reason(payload(""))
+    assert placed.frame == Frame("/home/me/model.py", 17, "?")
+
+
+def test_messages_said_twice() -> None:
+    assert is_repetition("WON'T CONVERT f model.py line 3\n")
+    assert not is_repetition(payload(""))
+
+
+def test_resumed() -> None:
+    assert resumed("torch_dynamo_resume_in_f_at_9") == ("f", 9)
+    assert resumed("torch_dynamo_resume_in_<lambda>_at_12") == ("<lambda>", 12)
+    assert resumed("f_at_9") == ("f_at_9", None)
