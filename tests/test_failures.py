@@ -26,7 +26,9 @@ PROGRAM = """
 INJECTIONS = {
     "trace log": "torch_compat.listen_to_trace_log = fail",
     "compile log": "compile_log.CompileLog._compilation = fail",
-    "lazy backward": "compile_log.CompileLog._lazy_backward = fail",
+    # A backward is compiled lazily only where no cache holds it.
+    "lazy backward": "compile_log.CompileLog._lazy_backward = fail; "
+    "import torch._inductor; torch._inductor.config.force_disable_caches = True",
     "opening a graph": "compile_log.CompileLog.graph_opened = fail",
     "graph": "graphs.count_ops = fail",
     "devices": "torch_compat.device_kind = fail",
@@ -50,10 +52,8 @@ INJECTIONS = {
 
 
 @pytest.mark.parametrize("observer", INJECTIONS)
-def test_a_failure_in_each_observer(run_program: RunProgram, observer: str) -> None:
-    # A backward is compiled lazily only where no cache holds it.
-    env = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"} if observer == "lazy backward" else {}
-    done = run_program(PROGRAM.format(inject=INJECTIONS[observer]), check=False, env=env)
+def test_a_failure_in_each_observer(run_forked: RunProgram, observer: str) -> None:
+    done = run_forked(PROGRAM.format(inject=INJECTIONS[observer]), check=False)
     assert done.returncode == 4
     # The gradient of sin at 1, four elements, three steps.
     assert float(done.stdout) == pytest.approx(3 * 4 * math.cos(1))
