@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,8 +36,18 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked ``gpu`` are skipped where there is none, however pytest was called."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked ``slow`` run where ``-m`` asks for one of their marks.
+
+    Those marked ``gpu`` are skipped where there is none, however pytest was called.
+    """
+    asked = set(re.findall(r"\w+", config.option.markexpr)) & {"slow", "dropin"}
+    kept, slow = [], []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (slow if "slow" in marks and not marks & asked else kept).append(item)
+    config.hook.pytest_deselected(items=slow)
+    items[:] = kept
     if any(item.get_closest_marker("gpu") for item in items):
         import torch
 
