@@ -54,7 +54,7 @@ def become(request: dict[str, str]) -> None:
         opened = os.open(path, flags, 0o600)
         os.dup2(opened, descriptor)
         os.close(opened)
-    sys.stdin = open(os.devnull)
+    sys.stdin = os.fdopen(0)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
