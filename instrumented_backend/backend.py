@@ -77,9 +77,15 @@ def _compile(
 
     compile_fx: Callable[..., Any] = inductor.compile_fx
     keywords = torch_compat.compile_fx_keywords(name)
-    if _settings.disable:
-        return compile_fx(gm, example_inputs, config_patches=config, **keywords)
-    graph = _session.open_graph(gm, example_inputs, name, config)
+    graph = None
+    if not _settings.disable:
+        with _session.failures.guard("graph"):
+            graph = _session.open_graph(gm, example_inputs, name, config)
+    if graph is None:
+        plain: Callable[..., Any] = compile_fx(
+            gm, example_inputs, config_patches=config, **keywords
+        )
+        return plain
     with _session.compiling(graph, in_inductor=False):
         compiled = compile_fx(
             gm,

@@ -26,7 +26,8 @@ class Block(nn.Module):
         query, key, value = heads.permute(2, 0, 3, 1, 4)
         attention = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         x = x + self.out(attention.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.down(functional.gelu(self.up(self.norms[1](x))))
+        y: torch.Tensor = x + self.down(functional.gelu(self.up(self.norms[1](x))))
+        return y
 
 
 class SmallGPT(nn.Module):

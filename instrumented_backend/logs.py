@@ -14,6 +14,9 @@ class _StderrUnlessConfigured(logging.StreamHandler):  # type: ignore[type-arg]
             self.stream = sys.stderr  # as it is now: programs and test runners replace it
             super().emit(record)
 
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Do nothing where stderr is closed: logging's own method would raise, in the program."""
+
 
 def configure_logging(level: str) -> None:
     """Let the lines of the ``instrumented_backend`` logger reach stderr, from ``level`` up.

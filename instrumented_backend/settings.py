@@ -112,9 +112,9 @@ def read_metric_tables(text: str) -> tuple[str, ...]:
 def _folder(text: str) -> Path | None:
     if not text:
         return None
-    # Made absolute now: the program may change its working folder before the files are written.
-    folder = Path(text).absolute()
     try:
+        # Made absolute now: the program may change its working folder before the files are written.
+        folder = Path(text).absolute()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot make this folder: {error.strerror}; {_WANT_FOLDER}") from None

@@ -271,7 +271,8 @@ def wrap_compiled(
     if inner is compiled:
         return wrap(compiled)
     reason = getattr(compiled, "_torchdynamo_disable_msg", None)
-    return torch._dynamo.disable(wrap(inner), reason=reason)
+    guarded: Callable[..., Any] = torch._dynamo.disable(wrap(inner), reason=reason)
+    return guarded
 
 
 def subgraph_reason(gm: "torch.fx.GraphModule") -> Any:
@@ -853,7 +854,7 @@ def rank() -> int:
 
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return distributed.get_rank()
+        return int(distributed.get_rank())
     text = os.environ.get("RANK", "0")
     return int(text) if text.isdigit() else 0
 

@@ -2,9 +2,12 @@
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +36,18 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests marked ``gpu`` are skipped where there is none, however pytest was called."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests marked ``slow`` run where ``-m`` asks for one of their marks.
+
+    Those marked ``gpu`` are skipped where there is none, however pytest was called.
+    """
+    asked = set(re.findall(r"\w+", config.option.markexpr)) & {"slow", "dropin"}
+    kept, slow = [], []
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        (slow if "slow" in marks and not marks & asked else kept).append(item)
+    config.hook.pytest_deselected(items=slow)
+    items[:] = kept
     if any(item.get_closest_marker("gpu") for item in items):
         import torch
 
@@ -62,6 +75,25 @@ class Finished:
 RunProgram = Callable[..., Finished]
 
 
+def prepare(folder: Path, source: str, env: dict[str, str | None]) -> tuple[Path, Path, dict]:
+    """Write a program: its path, that of its own report folder, its environment."""
+    number = len(list(folder.glob("program*.py")))
+    script = folder / f"program{number}.py"
+    script.write_text(textwrap.dedent(source))
+    reports = folder / f"reports{number}"
+    variables = {
+        **os.environ,
+        "INSTRUMENTED_TABLES": "summary",
+        "INSTRUMENTED_DIR": str(reports),
+        **env,
+    }
+    return script, reports, {name: value for name, value in variables.items() if value is not None}
+
+
+def read_reports(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob("report.*.json"))]
+
+
 @pytest.fixture
 def run_program(tmp_path: Path) -> RunProgram:
     """Run a program's source in a child process with its own report folder.
@@ -79,24 +111,16 @@ def run_program(tmp_path: Path) -> RunProgram:
         check: bool = True,
         timeout: float = 180,
         interact: Callable[[subprocess.Popen[str]], None] | None = None,
+        cwd: Path | None = None,
     ) -> Finished:
-        number = len(list(tmp_path.glob("program*.py")))
-        script = tmp_path / f"program{number}.py"
-        script.write_text(textwrap.dedent(source))
-        reports = tmp_path / f"reports{number}"
-        variables = {
-            **os.environ,
-            "INSTRUMENTED_TABLES": "summary",
-            "INSTRUMENTED_DIR": str(reports),
-            **(env or {}),
-        }
+        script, reports, variables = prepare(tmp_path, source, env or {})
         process = subprocess.Popen(
             [part.format(script=script) for part in command] + list(arguments),
-            env={name: value for name, value in variables.items() if value is not None},
+            env=variables,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            cwd=tmp_path,
+            cwd=cwd or tmp_path,
         )
         try:
             if interact is not None:
@@ -107,12 +131,75 @@ def run_program(tmp_path: Path) -> RunProgram:
             process.wait()
         if check:
             assert process.returncode == 0, stderr
-        return Finished(
-            process.returncode,
-            stdout,
-            stderr,
-            [json.loads(path.read_text()) for path in sorted(reports.glob("report.*.json"))],
+        return Finished(process.returncode, stdout, stderr, read_reports(reports))
+
+    return run
+
+
+class Forker:
+    """`forker.py`, at work for all tests of this process."""
+
+    def __init__(self) -> None:
+        self._server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("forker.py"))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
+
+    def run(self, request: dict[str, Any], timeout: float) -> int:
+        """The exit code; a program that takes longer is killed, and its code is -SIGKILL."""
+        assert self._server.stdin is not None and self._server.stdout is not None
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        killer = threading.Timer(
+            timeout, os.kill, (int(self._server.stdout.readline()), signal.SIGKILL)
+        )
+        killer.start()
+        try:
+            return int(self._server.stdout.readline())
+        finally:
+            killer.cancel()
+
+    def close(self) -> None:
+        self._server.communicate()
+
+
+@pytest.fixture(scope="session")
+def forker() -> Iterator[Forker]:
+    forker = Forker()
+    yield forker
+    forker.close()
+
+
+@pytest.fixture
+def run_forked(forker: Forker, tmp_path: Path) -> RunProgram:
+    """As `run_program`, in a process that was forked with torch imported: for many programs.
+
+    Not for what happens before the program's first line, such as Python's own switches.
+    """
+
+    def run(
+        source: str,
+        *,
+        env: dict[str, str | None] | None = None,
+        check: bool = True,
+        timeout: float = 120,
+        cwd: Path | None = None,
+    ) -> Finished:
+        script, reports, variables = prepare(tmp_path, source, env or {})
+        stdout, stderr = script.with_suffix(".stdout"), script.with_suffix(".stderr")
+        request = {
+            "script": str(script),
+            "cwd": str(cwd or tmp_path),
+            "env": variables,
+            "stdout": str(stdout),
+            "stderr": str(stderr),
+        }
+        code = forker.run(request, timeout)
+        done = Finished(code, stdout.read_text(), stderr.read_text(), read_reports(reports))
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done
 
     return run
 

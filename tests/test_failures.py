@@ -10,8 +10,9 @@ from instrumented_backend.observe.failures import MAX_NOTES, Failures
 PROGRAM = """
     import sys, torch
     from instrumented_backend import torch_compat
-    from instrumented_backend.observe import captured, counters, compile_log, exit, generated
-    from instrumented_backend.observe import graphs, lines, native, ops, phases, session
+    from instrumented_backend.observe import captured, codegen, counters, compile_log, exit
+    from instrumented_backend.observe import generated, graphs, lines, metric_tables, native, ops
+    from instrumented_backend.observe import phases, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -23,11 +24,13 @@ PROGRAM = """
     sys.exit(4)
 """
 
+COLD = "import torch._inductor.config; torch._inductor.config.force_disable_caches = True"
 INJECTIONS = {
     "trace log": "torch_compat.listen_to_trace_log = fail",
     "compile times": "phases.PhaseClock.mark = fail",
     "compile log": "compile_log.CompileLog._compilation = fail",
-    "lazy backward": "compile_log.CompileLog._lazy_backward = fail",
+    # A backward is compiled lazily only where no cache holds it.
+    "lazy backward": f"compile_log.CompileLog._lazy_backward = fail; {COLD}",
     "opening a graph": "compile_log.CompileLog.graph_opened = fail",
     "graph": "graphs.count_ops = fail",
     "devices": "torch_compat.device_kind = fail",
@@ -45,16 +48,18 @@ INJECTIONS = {
     "counting ops": "captured.OpCounter.count_all = fail",
     "native part": "native.load = fail",
     "lines": "lines.Lines._line = fail",
+    "metric tables": "metric_tables.MetricTables.code_loaded = fail",
+    "metric tables while compiling": f"metric_tables.MetricTables.compilation_ends = fail; {COLD}",
+    "kernels' origins": f"codegen.CodegenFacts.defined = fail; {COLD}",
+    "session": "session.Session.open_graph = fail",
     "report": "session.assemble = fail",
     "views": "import instrumented_backend.backend as b; b.deliver = fail",
 }
 
 
 @pytest.mark.parametrize("observer", INJECTIONS)
-def test_a_failure_in_each_observer(run_program: RunProgram, observer: str) -> None:
-    # A backward is compiled lazily only where no cache holds it.
-    env = {"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"} if observer == "lazy backward" else {}
-    done = run_program(PROGRAM.format(inject=INJECTIONS[observer]), check=False, env=env)
+def test_a_failure_in_each_observer(run_forked: RunProgram, observer: str) -> None:
+    done = run_forked(PROGRAM.format(inject=INJECTIONS[observer]), check=False)
     assert done.returncode == 4
     # The gradient of sin at 1, four elements, three steps.
     assert float(done.stdout) == pytest.approx(3 * 4 * math.cos(1))
@@ -62,11 +67,19 @@ def test_a_failure_in_each_observer(run_program: RunProgram, observer: str) -> N
     assert done.stderr.count("injected") >= 1
     said = [line for line in done.stderr.splitlines() if "WARNING: lost: " in line]
     assert len(said) == len(set(said)) >= 1
-    if observer not in ("exit", "report", "views"):
+    if observer not in ("exit", "session", "report", "views"):
         assert done.report["summary"]["graphs"] == 1
         assert any("injected" in note for note in done.report["notes"])
-    if observer not in ("exit", "report", "views", "forward region"):
+    if observer not in ("exit", "session", "report", "views", "forward region"):
         assert done.report["summary"]["graph_calls"] == 3
+
+
+def test_a_failure_after_stderr_was_closed(run_forked: RunProgram) -> None:
+    """Logging itself would raise here, into the program."""
+    inject = "graphs.count_ops = fail; sys.stderr.close()"
+    done = run_forked(PROGRAM.format(inject=inject), check=False)
+    assert done.returncode == 4
+    assert any("injected" in note for note in done.report["notes"])
 
 
 def test_notes_are_said_once_and_bounded(caplog: pytest.LogCaptureFixture) -> None:

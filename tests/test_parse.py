@@ -485,6 +485,7 @@ def test_cpp_atomics_and_transposes() -> None:
 # --- Time ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.no_cover
 def test_ten_thousand_modules_take_less_than_ten_seconds() -> None:
     """A thousand of distinct text in a tenth of that; the best of three runs, on a busy machine."""
     texts = list(named("plain", "kernel").values())

@@ -331,4 +331,5 @@ def _make(call: Call, device: str | None) -> tuple[Any, Any]:
             made[value] = value.make(device)
         return made[value]
 
-    return _map(make, (call.args, call.kwargs))
+    args, kwargs = _map(make, (call.args, call.kwargs))
+    return args, kwargs

@@ -20,12 +20,11 @@ class CodegenFacts:
 
     def defined(self, name: str, nodes: Any, kernel: Any) -> None:
         """Inductor has generated a kernel."""
-        with self._failures.guard("a kernel's origins"):
-            if not hasattr(self._pending, "kernels"):
-                self._pending.kernels = {}
-            facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
-            if kernel is not None:
-                facts["total_bytes"] = torch_compat.kernel_bytes(kernel)
+        if not hasattr(self._pending, "kernels"):
+            self._pending.kernels = {}
+        facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
+        if kernel is not None:
+            facts["total_bytes"] = torch_compat.kernel_bytes(kernel)
 
     def file(self, path: str, names: Iterable[str]) -> None:
         """Keep what was collected on this thread for the graph whose module is ``path``."""

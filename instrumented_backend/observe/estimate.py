@@ -152,4 +152,4 @@ def _variance(sums: Sums, name: str, factor: float) -> float:
         return math.inf
     total, squares = getattr(sums, name), getattr(sums, f"{name}2")
     sample_variance = max(0.0, squares - total * total / n) / (n - 1)
-    return (factor * n) ** 2 * sample_variance / n * (1 - 1 / factor)
+    return float((factor * n) ** 2 * sample_variance / n * (1 - 1 / factor))

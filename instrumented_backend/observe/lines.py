@@ -73,7 +73,7 @@ class Lines:
                     sums = lines.setdefault(line, [0.0, 0.0])
                 sums[0] += weight
                 sums[1] += weight * time_ns
-            if self._print and (op, line) not in self._printed:
+            if self._print and (op, line) not in self._printed and sys.stderr is not None:
                 self._printed.add((op, line))
                 place = "unknown line" if line.file is None else f"{line.file}:{line.line}"
                 print(f"MISSING {op} at {place} in {line.function}", file=sys.stderr)

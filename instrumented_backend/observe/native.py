@@ -61,8 +61,15 @@ Sampler = ctypes.CFUNCTYPE(
 
 
 def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/instrumented_backend``, or ``~/.cache/instrumented_backend``."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    """``$XDG_CACHE_HOME/instrumented_backend``, or ``~/.cache/instrumented_backend``.
+
+    Raises OSError where nobody knows a home folder.
+    """
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # relative ones are to be ignored, by the XDG specification
+        base = os.path.join(os.path.expanduser("~"), ".cache")
+    if not os.path.isabs(base):
+        raise FileNotFoundError(f"no home folder: {base}")
     return Path(base) / "instrumented_backend"
 
 
@@ -71,9 +78,9 @@ def load(folder: Path | None = None) -> ctypes.PyDLL:
 
     Takes seconds where it has to be built. Several processes may call it at once.
     """
-    folder = cache_folder() if folder is None else folder
     name = f"op_meter-{_key()}"
     try:
+        folder = folder or cache_folder()
         with _locked(folder, name):
             library = folder / f"{name}.so"
             if not _is_intact(library):

@@ -191,12 +191,14 @@ class Session:
         with self.failures.guard("counters"):
             self.ledger.enter(graph, graph.inductor_counts if in_inductor else graph.aot_counts)
         if in_inductor:
-            self._metric_tables.compilation_starts()
+            with self.failures.guard("metric tables"):
+                self._metric_tables.compilation_starts()
         try:
             yield
         finally:
             if in_inductor:
-                self._metric_tables.compilation_ends()
+                with self.failures.guard("metric tables"):
+                    self._metric_tables.compilation_ends()
             with self.failures.guard("counters"):
                 self.ledger.leave()
                 self.compile_log.code_compiled(graph)
@@ -212,11 +214,14 @@ class Session:
             self._cudagraphs.install()
 
     def _kernel_defined(self, name: str, nodes: Any, kernel: Any) -> None:
-        if self.ledger.current() is not None:  # or somebody else's, with plain Inductor
-            self._codegen.defined(name, nodes, kernel)
+        with self.failures.guard("a kernel's origins"):
+            if self.ledger.current() is not None:  # or somebody else's, with plain Inductor
+                self._codegen.defined(name, nodes, kernel)
 
     def _code_loaded(self, compiled_graph: Any) -> None:
-        graph = self.ledger.current()
+        graph = None
+        with self.failures.guard("generated code"):
+            graph = self.ledger.current()
         if graph is None:
             return  # compiled for somebody else: plain Inductor in the same process
         with self.failures.guard("backward region"):

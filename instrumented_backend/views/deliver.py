@@ -19,10 +19,11 @@ def deliver(report: Report, settings: Settings) -> None:
         except OSError as error:
             log.warning("no report file: %s", error)
             report.notes.append(f"lost: report files: {error}")
-    if report.run["rank"] == 0 and settings.tables:
+    # Python's own ``print`` takes a stderr that is None for stdout.
+    if report.run["rank"] == 0 and settings.tables and sys.stderr is not None:
         text = render(report, settings.tables)
         try:
             print(text, file=sys.stderr, flush=True)
-        except (OSError, ValueError, AttributeError):
-            # stderr is closed, a broken pipe, or None: there is nowhere left to say it.
+        except (OSError, ValueError):
+            # stderr is closed, or a broken pipe: there is nowhere left to say it.
             return

@@ -4,8 +4,6 @@ import shutil
 import textwrap
 from typing import Any
 
-from tabulate import tabulate
-
 from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report
 from instrumented_backend.views.advice import facts, next_steps
 from instrumented_backend.views.causes import BLOCKS, render_blocks
@@ -206,6 +204,11 @@ def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str
     columns = _shown_columns(shown)
     cells = [[row.get(column, "") for column in columns] for row in shown]
     headers = [_header(column) for column in columns]
+    # Not before it is needed. torch imports it, too, where it is installed, when the process ends;
+    # what that import does makes Python end with exit code 1 after Ctrl-C, instead of the signal.
+    # An earlier import would change the code.
+    from tabulate import tabulate
+
     widths = _fit(headers, cells, width)
     # The headers go in as a row: as headers, tabulate would pad each column by two. It could wrap
     # the cells, too, but takes longer over those that fit than over all else.

@@ -218,7 +218,8 @@ def _kernel_table(
 def _table(header: list[str], cells: list[list[str]], align: list[str]) -> str:
     # The header goes in as a row: as a header, tabulate would pad each column by two.
     rule = ["-" * max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
-    return tabulate([header, rule, *cells], tablefmt="plain", disable_numparse=True, colalign=align)
+    rows = [header, rule, *cells]
+    return str(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align))
 
 
 def _wrap(text: str, width: int, indent: str = "") -> str:
