@@ -550,6 +550,31 @@ def cache_folder() -> str:
     return cache_dir()
 
 
+# --- Running generated code -----------------------------------------------------------------------
+
+
+def generated_modules() -> list[ModuleType]:
+    """The generated modules that this process has loaded, in order."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    return [] if codecache is None else list(codecache.PyCodeCache.modules)
+
+
+def patch_autotune_cache() -> Undo:
+    """Let autotuners start with all their configurations, and keep what they choose to themselves.
+
+    Where Inductor has tuned a kernel before, it drops all but the best when the kernel is loaded.
+    """
+    from torch._inductor.runtime.autotune_cache import AutotuneCache
+
+    original = AutotuneCache.__dict__["create"]
+    AutotuneCache.create = staticmethod(lambda *args, **kwargs: None)  # type: ignore[method-assign]
+
+    def undo() -> None:
+        AutotuneCache.create = original  # type: ignore[method-assign]
+
+    return undo
+
+
 # --- The structured trace log -------------------------------------------------------------------
 
 TRACE_LOGGER = "torch.__trace"
