@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="instrumented")``: Inductor, and a report of what it did.
 
 `report` gives what has been observed so far, `reset` starts afresh, `instrumented` is the backend
-itself; the other names are those of ``torch._inductor.wrapper_benchmark``. Importing this package makes the name known to Dynamo and imports neither Dynamo nor
-Inductor.
+itself; the other names are those of ``torch._inductor.wrapper_benchmark``. Importing this package
+makes the name known to Dynamo and imports neither Dynamo nor Inductor.
 """
 
 from typing import TYPE_CHECKING, Any

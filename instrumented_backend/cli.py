@@ -214,11 +214,13 @@ def bench(
         raise click.UsageError(f"no generated module found; {first}")
     limit = free_memory() if memory_limit is None else int(memory_limit * 1e9)
     options = Options(all_configs, profile, time_limit, limit)
+    count = sum(len(target.records) for target in targets.modules)
     try:
-        with click.progressbar(
-            length=len(targets.modules), label="Timing", file=sys.stderr
-        ) as bar:
-            run = bench(targets.modules, options, lambda target: bar.update(1))
+        if sys.stderr.isatty():
+            with click.progressbar(length=count, label="Timing", file=sys.stderr) as bar:
+                run = bench(targets.modules, options, bar.update)
+        else:
+            run = bench(targets.modules, options)
     except NoDeviceError as error:
         raise click.UsageError(str(error)) from None
     run.left_out = {**targets.left_out, **run.left_out}

@@ -183,7 +183,9 @@ def _line(benchmark_name: str, record: Any) -> str:
     if kernel.total_bytes is not None:
         line += f"  {kernel.total_bytes / 1e9:.4g} GB  {record.gb_per_s:.2f}GB/s"
     if record.n_regs is not None:
-        line += f"  {record.n_regs} regs  {record.n_spills} spills  {record.shared_bytes} shared mem"
+        line += (
+            f"  {record.n_regs} regs  {record.n_spills} spills  {record.shared_bytes} shared mem"
+        )
     if record.config is not None:
         line += f"  @ {record.config}"
     return line

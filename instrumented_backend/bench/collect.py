@@ -87,7 +87,7 @@ def _add(
 
 
 def _add_report(targets: Targets, texts: dict[Path, str], path: Path) -> None:
-    """The modules that a report's graphs were compiled to, where Inductor's cache still has them."""
+    """The modules of a report's graphs, where Inductor's cache still has them."""
     try:
         report = read_report(path)
     except ReportError as error:

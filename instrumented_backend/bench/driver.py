@@ -1,5 +1,6 @@
-"""Runs the benchmarks: a child process for each module, watched, and started again after a crash."""
+"""Runs the benchmarks: a child process for each module, started again after a crash."""
 
+import contextlib
 import json
 import os
 import queue
@@ -47,9 +48,9 @@ class NoDeviceError(RuntimeError):
 
 
 def bench(
-    targets: list[Target], options: Options, advance: Callable[[Target], None] = lambda target: None
+    targets: list[Target], options: Options, advance: Callable[[int], None] = lambda count: None
 ) -> BenchRun:
-    """Benchmark the modules in turn; ``advance`` is called after each.
+    """Benchmark the modules in turn; ``advance`` is told how many kernels are done since.
 
     Ctrl-C ends it early, with ``interrupted`` set. Raises `NoDeviceError` where there is no device
     for any of them.
@@ -63,8 +64,7 @@ def bench(
             if target.device in missing:
                 run.left_out[str(target.path)] = missing[target.device]
             else:
-                _bench_module(run, target, options)
-            advance(target)
+                _bench_module(run, target, options, advance)
     except KeyboardInterrupt:
         run.interrupted = True
     for record in run.kernels:
@@ -100,25 +100,34 @@ class _Progress:
     error: str | None = None  # why the rest of the module was not timed
 
 
-def _bench_module(run: BenchRun, target: Target, options: Options) -> None:
+def _bench_module(
+    run: BenchRun, target: Target, options: Options, advance: Callable[[int], None]
+) -> None:
     graph = GraphBench(str(target.path))
     progress = _Progress()
     try:
         for _ in range(MAX_CRASHES):
-            if _attempt(target, options, graph, progress):
+            if _attempt(target, options, graph, progress, advance):
                 break
         else:
             progress.error = f"its module crashed {MAX_CRASHES} times"
     finally:
         # After Ctrl-C, too.
         _add_rows(run, target, progress)
+        advance(max(len(target.records) - len(progress.rows), 0))
         if target.kind == "graph":
             graph.error = progress.error
             graph.kernels_ms = _sum(progress)
             run.graphs.append(graph)
 
 
-def _attempt(target: Target, options: Options, graph: GraphBench, progress: _Progress) -> bool:
+def _attempt(
+    target: Target,
+    options: Options,
+    graph: GraphBench,
+    progress: _Progress,
+    advance: Callable[[int], None],
+) -> bool:
     """Run the module once; False if another attempt, without what crashed, may give more."""
     request = {
         "kind": target.kind,
@@ -144,6 +153,7 @@ def _attempt(target: Target, options: Options, graph: GraphBench, progress: _Pro
                 progress.rows[number] = [record_from(record) for record in event["records"]]
                 progress.names[number] = event["name"]
                 current = None
+                advance(1)
             elif kind == "calls":
                 progress.calls = {int(number): n for number, n in event["calls"].items()}
             elif kind == "call":
@@ -270,7 +280,7 @@ class Child:
         self._environment = _environment(module, bool(request.get("all_configs")))
 
     def __enter__(self) -> "Child":
-        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__
+        self._stderr = tempfile.TemporaryFile()  # closed in __exit__
         # A session of its own: Ctrl-C is for the parent, and what it started ends with it.
         self._process = subprocess.Popen(
             _COMMAND,
@@ -283,18 +293,14 @@ class Child:
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; `next` tells how
             self._process.stdin.write(json.dumps(self._request))
             self._process.stdin.close()
-        except BrokenPipeError:
-            pass  # it has ended already; `next` tells how
         return self
 
     def __exit__(self, *_: object) -> None:
-        try:
+        with contextlib.suppress(ProcessLookupError):  # all of it has ended
             os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # all of it has ended
         self._process.wait()
         self._stderr.close()
 

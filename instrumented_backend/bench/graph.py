@@ -63,9 +63,7 @@ def profile_graph(
     """Print the profile report of some calls; C++ kernels get spans of their own."""
     from instrumented_backend.wrapper_benchmark import profile_calls
 
-    def launched(
-        kernel_name: str, kernel: Any, function: Any, args: Any, kwargs: Any
-    ) -> Any:
+    def launched(kernel_name: str, kernel: Any, function: Any, args: Any, kwargs: Any) -> Any:
         if source.languages.get(kernel_name) != "cpp":
             return function(*args, **kwargs)
         with torch.profiler.record_function(kernel_name):

@@ -88,9 +88,7 @@ def kernel_arguments(
                 raise NotAlone(f"its module does not tell how large the buffer of {name} is")
             bound = found.index_values.get(name)
             args.append(
-                random_strided(
-                    (max(count, 1),), (1,), getattr(torch, dtype), device, bound=bound
-                )
+                random_strided((max(count, 1),), (1,), getattr(torch, dtype), device, bound=bound)
             )
         else:
             raise NotAlone(f"its module does not tell what {name} is: its graph's module does")
@@ -113,9 +111,9 @@ def _own_arguments(module: ModuleType, text: str, facts: KernelFacts) -> tuple[A
 def _hints(size_hints: Any) -> list[tuple[str, int]]:
     """``{"x": 4096, "r0_": 8}`` → numels; older modules have a list, for x and r."""
     if isinstance(size_hints, dict):
-        items = size_hints.items()
+        items = list(size_hints.items())
     else:
-        items = zip(("x", "y", "z"), size_hints or (), strict=False)
+        items = list(zip(("x", "y", "z"), size_hints or (), strict=False))
     return [(f"{key}numel", value) for key, value in items if type(value) is int]
 
 

@@ -265,7 +265,7 @@ def reason(error: BaseException) -> str:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(
         mark in text.lower() for mark in _OUT_OF_MEMORY
     ):
-        return f"out of memory: {text}"
+        return f"out of memory: {text[max(text.find('DefaultCPUAllocator'), 0) :]}"
     return f"{type(error).__name__}: {text}"
 
 

@@ -100,12 +100,14 @@ class BenchRun:
 
 def explain(record: BenchRecord) -> list[str]:
     """Notes about a record's own figures: spread, caches, what passes the bandwidth of memory."""
-    notes = []
+    notes: list[str] = []
     timing, peak = record.timing, record.peak
     if timing is None:
         return notes
     if timing.p75_ms - timing.p25_ms > 0.1 * timing.ms:
-        notes.append(f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms")
+        notes.append(
+            f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
+        )
     share = record.share_of(peak.copy_gb_per_s) if peak else None
     moved, cache = record.kernel.total_bytes, peak.cache_bytes if peak else None
     if peak is None or share is None or moved is None:

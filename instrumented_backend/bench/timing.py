@@ -1,18 +1,19 @@
-"""Times of one call: torch's own timer on CPU, Triton's ``do_bench`` on GPUs."""
+"""Times of one call: Python's ``timeit`` on CPU, Triton's ``do_bench`` on GPUs."""
 
 import time
+import timeit
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils.benchmark import Timer
 
 from instrumented_backend.bench.records import Timing, timing_of
 
 MIN_SECONDS = 0.2
-_MIN_SAMPLES = 5
-_WARM_UP = 3
-_MAX_SAMPLES = 100_000
+MIN_SAMPLES = 5
+_MAX_SECONDS = 5.0  # for those samples, where one takes long
+_BLOCK_SECONDS = 1e-3  # of calls in a sample, so that the clock's own cost is nothing
+_WARM_UP = 2
 
 
 def measure(
@@ -28,12 +29,7 @@ def measure(
     its time, and a copy between the calls would be timed with them.
     """
     if device == "cpu":
-        if restore is not None:
-            return _each_call(function, restore, min_seconds)
-        timer = Timer("f()", globals={"f": function}, num_threads=torch.get_num_threads())
-        for _ in range(_WARM_UP):
-            function()
-        return timing_of([1e3 * t for t in timer.blocked_autorange(min_run_time=min_seconds).times])
+        return _on_cpu(function, restore, min_seconds)
     from triton.testing import do_bench
 
     samples = do_bench(function, return_mode="all")
@@ -42,21 +38,25 @@ def measure(
     return timing_of([float(sample) for sample in samples])
 
 
-def _each_call(
-    function: Callable[[], Any], restore: Callable[[], None], min_seconds: float
+def _on_cpu(
+    function: Callable[[], Any], restore: Callable[[], None] | None, min_seconds: float
 ) -> Timing:
-    for _ in range(_WARM_UP):
-        restore()
-        function()
+    """Python's own timer. A sample is one call where there is something to restore."""
+    timer = timeit.Timer("f()", setup="r()", globals={"f": function, "r": restore or (lambda: 0)})
+    timer.timeit(_WARM_UP)
+    number = 1
+    if restore is None:
+        while (seconds := timer.timeit(number)) < _BLOCK_SECONDS:
+            number = max(2 * number, round(number * _BLOCK_SECONDS / max(seconds, 1e-9)))
     samples: list[float] = []
-    clock = time.perf_counter_ns
-    end = clock() + int(min_seconds * 1e9)
-    while len(samples) < _MIN_SAMPLES or (clock() < end and len(samples) < _MAX_SAMPLES):
+    start = time.perf_counter()
+    while True:
+        samples.append(1e3 * timer.timeit(number) / number)
+        passed = time.perf_counter() - start
+        if passed >= (min_seconds if len(samples) >= MIN_SAMPLES else _MAX_SECONDS):
+            break
+    if restore is not None:
         restore()
-        start = clock()
-        function()
-        samples.append((clock() - start) / 1e6)
-    restore()
     return timing_of(samples)
 
 

@@ -1,6 +1,7 @@
 """What Inductor's autotuner knows of a Triton kernel: its configurations, registers, memory."""
 
 import copy
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -55,9 +56,8 @@ def config_records(
         record = BenchRecord(copy.deepcopy(like.kernel), chosen=False)
         _describe(record, launcher)
         try:
-            record.timing = measure(
-                lambda launcher=launcher: launcher(*args, **kwargs), device, restore, min_seconds
-            )
+            launch = functools.partial(launcher, *args, **kwargs)
+            record.timing = measure(launch, device, restore, min_seconds)
         except RuntimeError as error:  # a configuration that the device has no room for
             record.error = str(error).partition("\n")[0]
         records.append(record)

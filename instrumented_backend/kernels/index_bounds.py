@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"(?:tl\.full\(\[.*?\], |static_cast<\w+>\(|^\s*)(-?\d+)L?
 
 @dataclass(frozen=True)
 class IndexBound:
-    """Values of a pointer, plus ``offset``, have to stay below ``limit`` (which may be a symbol)."""
+    """Values of a pointer, plus ``offset``, have to stay below ``limit``, a number or symbols."""
 
     limit: str
     offset: int

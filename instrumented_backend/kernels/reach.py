@@ -1,8 +1,8 @@
 """How many elements of each buffer a Triton kernel reaches, from its own source.
 
 For a kernel's module by itself, which says nothing of the buffers' sizes. The index arithmetic is
-followed with intervals: ``x0 = xindex % 7`` is 0 to 6. Masks are not looked at, so that a buffer may
-come out larger than it has to be, never smaller.
+followed with intervals: ``x0 = xindex % 7`` is 0 to 6. Masks are not looked at, so that a buffer
+may come out larger than it has to be, never smaller.
 """
 
 import ast
@@ -159,7 +159,7 @@ class _Follower:
 
 
 def _remainder(left: Interval | None, divisor: int) -> Interval:
-    if left is not None and 0 <= left[0] and left[1] < divisor:
+    if left is not None and left[0] >= 0 and left[1] < divisor:
         return left
     return 0, divisor - 1
 

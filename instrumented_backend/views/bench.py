@@ -5,16 +5,12 @@ import dataclasses
 import io
 import json
 import shutil
-from typing import Any
 
 from instrumented_backend.bench.records import BenchRecord, BenchRun, GraphBench, Peak
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows
 
-_TERMINAL = (
-    *("kernel_name", "kernel_category", "calls", "ms", "spread_pct", "gb", "gb_per_s"),
-    *("peak_pct", "gflop_per_s", "error"),
-)
+_UNSTEADY = "unsteady"  # a note of its own has it in the files; the terminal a column
 
 
 def render_bench(run: BenchRun, layout: str) -> str:
@@ -31,15 +27,40 @@ def render_bench(run: BenchRun, layout: str) -> str:
     width = shutil.get_terminal_size((80, 24)).columns
     table = Table(
         "bench",
-        "Kernels, each timed alone (ms: median; spread: quartiles; gb: moved by one launch)",
+        "Kernels, each timed alone (ms: median; ±: between the quartiles; GB: moved by one launch)",
         lambda report: [],
-        frozenset(bench_row(BenchRecord(_nobody()))) - frozenset(_TERMINAL),
     )
+    rows = [_short(row) for row in rows]
     parts = [_peak_line(peak) for peak in run.peaks.values()]
     parts.append(render_rows(table, rows, width, max_rows=len(rows)))
     parts += [line for graph in run.graphs for line in _graph_lines(graph)]
+    parts += [line for record in run.kernels for line in _error_lines(record)]
     parts += _note_lines(run.kernels)
     return "\n".join(part for part in parts if part)
+
+
+def _short(row: Row) -> Row:
+    """What a terminal has room for."""
+    config = row["config"] if not row["chosen"] else None
+    return {
+        "kernel": row["kernel_name"] if config is None else f"{row['kernel_name']} @ {config}",
+        "category": row["kernel_category"],
+        "calls": row["calls"],
+        "ms": _figure(row["ms"], 4),
+        "± %": _figure(row["spread_pct"], 2),
+        "GB": _figure(row["gb"], 3),
+        "GB/s": _figure(row["gb_per_s"], 4),
+        "% of peak": _figure(row["peak_pct"], 3),
+        "GFLOP/s": _figure(row["gflop_per_s"], 4),
+        "regs": row["n_regs"],
+        "spills": row["n_spills"],
+    }
+
+
+def _figure(value: float | None, digits: int) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def bench_row(record: BenchRecord) -> Row:
@@ -53,7 +74,9 @@ def bench_row(record: BenchRecord) -> Row:
         "kernel_category": kernel.kernel_category,
         "calls": kernel.calls,
         "ms": ms,
-        "spread_pct": None if timing is None or not ms else 100 * (timing.p75_ms - timing.p25_ms) / ms,
+        "spread_pct": None
+        if timing is None or not ms
+        else 100 * (timing.p75_ms - timing.p25_ms) / ms,
         "gb": fields["moved_gb"],
         "gb_per_s": record.gb_per_s,
         "peak_pct": record.share_of(peak.gb_per_s if peak else None),
@@ -80,12 +103,6 @@ def bench_row(record: BenchRecord) -> Row:
     }
 
 
-def _nobody() -> Any:
-    from instrumented_backend.records import KernelRecord
-
-    return KernelRecord("", "")
-
-
 def _peak_line(peak: Peak) -> str:
     line = f"{peak.device_name}: copies {peak.copy_gb_per_s:.4g} GB/s (measured)"
     if peak.datasheet_gb_per_s is not None:
@@ -106,12 +123,19 @@ def _graph_lines(graph: GraphBench) -> list[str]:
     return lines
 
 
+def _error_lines(record: BenchRecord) -> list[str]:
+    if record.error is None:
+        return []
+    config = "" if record.config is None else f" @ {record.config}"
+    return [f"not timed: {record.kernel.kernel_name}{config}: {record.error}"]
+
+
 def _note_lines(records: list[BenchRecord]) -> list[str]:
     """The notes about the figures, each once with the kernels that it is about."""
     lines = []
     for record in records:
-        for note in record.notes:
-            lines.append(f"{record.kernel.kernel_name}: {note}")
+        notes = [note for note in record.notes if not note.startswith(_UNSTEADY)]
+        lines += [f"{record.kernel.kernel_name}: {note}" for note in notes]
     return list(dict.fromkeys(lines))
 
 
