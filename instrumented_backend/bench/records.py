@@ -30,9 +30,10 @@ class Peak:
 
 @dataclass
 class Timing:
-    """Times of one launch: the median, the quartiles, and how many samples there are."""
+    """Times of one launch: the median, the quartiles, the least, and how many samples there are."""
 
     ms: float
+    min_ms: float
     p25_ms: float
     p75_ms: float
     samples: int
@@ -147,7 +148,7 @@ def timing_of(samples: list[float]) -> Timing:
         high = min(low + 1, len(ordered) - 1)
         return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
-    return Timing(quantile(0.5), quantile(0.25), quantile(0.75), len(ordered))
+    return Timing(quantile(0.5), ordered[0], quantile(0.25), quantile(0.75), len(ordered))
 
 
 def record_from(data: dict[str, Any]) -> BenchRecord:

@@ -82,6 +82,7 @@ def bench_row(record: BenchRecord) -> Row:
         "peak_pct": record.share_of(peak.gb_per_s if peak else None),
         "gflop_per_s": record.gflop_per_s,
         "error": record.error,
+        "ms_min": None if timing is None else timing.min_ms,
         "ms_p25": None if timing is None else timing.p25_ms,
         "ms_p75": None if timing is None else timing.p75_ms,
         "samples": None if timing is None else timing.samples,
