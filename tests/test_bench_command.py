@@ -22,19 +22,17 @@ from instrumented_backend.views.bench import render_bench
 
 TOOL = (sys.executable, "-m", "instrumented_backend", "bench")
 
-# An embedding, whose indices have to stay in range, a product, a buffer that is changed in place
-# by two launches of one kernel's shapes, and a backward.
+# An embedding, whose indices have to stay in range, products, and a backward.
 PROGRAM = """
 import torch
 
-def f(ids, table, weight, bias):
-    x = table[ids] @ weight
-    return torch.relu(x @ weight + bias).sum()
+def f(ids, table, weight):
+    return torch.relu(table[ids]) @ weight @ weight
 
-table = torch.randn(50, 32, requires_grad=True)
+table = torch.randn(50, 32)
 weight = torch.randn(32, 32, requires_grad=True)
-arguments = torch.randint(0, 50, (64,)), table, weight, torch.randn(32)
-torch.compile(f, backend="inductor")(*arguments).backward()
+result = torch.compile(f, backend="inductor")(torch.randint(0, 50, (64,)), table, weight)
+result.backward(torch.ones_like(result))
 """
 
 
@@ -78,7 +76,8 @@ def test_every_kernel_of_a_program_is_timed(benched: dict[str, Any], cache: Path
     for row in rows:
         assert row["error"] is None and row["samples"] >= 5
         assert 0 < row["ms_min"] <= row["ms_p25"] <= row["ms"] <= row["ms_p75"]
-        assert row["calls"] >= 1 and row["aten_ops"]
+        assert row["calls"] >= 1
+        assert row["aten_ops"] or row["language"] == "extern"
     externs = [row for row in rows if row["language"] == "extern"]
     assert externs and all(row["gflop_per_s"] > 0 for row in externs)
 
@@ -130,8 +129,9 @@ def with_kernel(cache: Path, folder: Path, body: str) -> Path:
 
 
 @pytest.fixture
-def known_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The measuring of a device's bandwidth is left out where no figure is looked at."""
+def known_peak(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No bandwidth is measured where no figure is looked at, and no kernel compiled again."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
 
     def measured(run: BenchRun, targets: Any) -> dict[str, str]:
         run.peaks["cpu"] = Peak("cpu", "some CPU", 10.0, 1 << 28)
