@@ -6,10 +6,12 @@ their decorator by name, on autotuners that still have several launchers, on pro
 """
 
 import argparse
+import contextlib
 import re
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -384,7 +386,7 @@ def _profile_module(
     import torch
 
     times = repeat = 5
-    with torch.profiler.profile() as profile:
+    with _spans_of(function), torch.profiler.profile() as profile:
         profiled_ms = 1e3 * function(times=times, repeat=repeat)
     events = profile.events() or []
     device = getattr(profile, "use_device", None) or "cpu"
@@ -395,3 +397,15 @@ def _profile_module(
         times * repeat,
         device,
     )
+
+
+def _spans_of(function: BenchmarkCallableType) -> AbstractContextManager[None]:
+    """Spans for the C++ kernels of the module that the function is from."""
+    from instrumented_backend.bench.graph import cpp_spans
+    from instrumented_backend.kernels.parse import GraphSource, is_graph
+
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    text = "" if module is None else _source(module) or ""
+    if module is None or not is_graph(text):
+        return contextlib.nullcontext()
+    return cpp_spans(module, GraphSource(text))

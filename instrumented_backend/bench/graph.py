@@ -63,6 +63,14 @@ def profile_graph(
     """Print the profile report of some calls; C++ kernels get spans of their own."""
     from instrumented_backend.wrapper_benchmark import profile_calls
 
+    with cpp_spans(module, source):
+        profile_calls(name, lambda: module.call(list(arguments)), device)
+
+
+@contextmanager
+def cpp_spans(module: ModuleType, source: GraphSource) -> Iterator[None]:
+    """Give the C++ kernels of a module spans in a profile, as Triton's have."""
+
     def launched(kernel_name: str, kernel: Any, function: Any, args: Any, kwargs: Any) -> Any:
         if source.languages.get(kernel_name) != "cpp":
             return function(*args, **kwargs)
@@ -72,6 +80,6 @@ def profile_graph(
     cpp = [kernel for kernel, language in source.languages.items() if language == "cpp"]
     undo = stand_ins.install(module, cpp, launched)
     try:
-        profile_calls(name, lambda: module.call(list(arguments)), device)
+        yield
     finally:
         undo()

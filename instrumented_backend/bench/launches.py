@@ -77,16 +77,18 @@ class Walk:
         else:
             first = False
         launch.calls += 1
-        if launch.number in self.skip:
-            _fill(self._facts(name), args)
-            if name not in self.source.sources and "out" not in kwargs:
-                raise NotReached(f"{name} is left out, and nothing else makes its result")
-            return None
-        if first and launch.number >= self.resume:
+        left_out = launch.number in self.skip
+        if first and launch.number >= self.resume and not left_out:
             self.begin(launch)
             self._time(launch, kernel, function, args, kwargs)
             self.done(launch)
-        return function(*args, **kwargs)
+        failed = any(record.chosen and record.error is not None for record in launch.records)
+        if not left_out and not failed:
+            return function(*args, **kwargs)
+        _fill(self._facts(name), args)
+        if name not in self.source.sources and "out" not in kwargs:
+            raise NotReached(f"not reached: {name} before it failed")
+        return None
 
     def _time(
         self,
