@@ -27,6 +27,7 @@ _session = Session(
     _settings.ops,
     _settings.print_missing,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    device_time=_settings.device_time,
 )
 
 

@@ -103,6 +103,11 @@ class KernelRecord:
     read_bytes: int | None = None
     written_bytes: int | None = None
     flops: int | None = None
+    device_calls: int | None = None  # in the run itself, as are the next four
+    device_time_us: float | None = None  # of one call, on the device where it computes
+    device_time_total_us: float | None = None
+    gb_per_s: float | None = None
+    peak_pct: float | None = None  # of the device's memory bandwidth
     bytes_source: str | None = None  # "inductor": exact, its own figure; "estimated": see the notes
     flops_source: str | None = None
     aten_ops: list[str] = field(default_factory=list)  # that it was fused from

@@ -77,7 +77,8 @@ def test_every_kernel_of_a_program_is_timed(benched: dict[str, Any], cache: Path
         assert row["error"] is None and row["samples"] >= 5
         assert 0 < row["ms_min"] <= row["ms_p25"] <= row["ms"] <= row["ms_p75"]
         assert row["calls"] >= 1
-        assert row["aten_ops"] or row["language"] == "extern"
+        # Plain Inductor writes no comment on what a C++ kernel was made from.
+        assert row["aten_ops"] or row["language"] == "cpp"
     externs = [row for row in rows if row["language"] == "extern"]
     assert externs and all(row["gflop_per_s"] > 0 for row in externs)
 
@@ -105,8 +106,9 @@ def test_the_whole_call_beside_its_kernels(benched: dict[str, Any]) -> None:
 def test_profile_reports(benched: dict[str, Any]) -> None:
     """With json they are in the document, and on stderr."""
     assert benched["stderr"].count("Output for tabulate: ") == 2
-    for graph in benched["graphs"]:
-        assert "cpp_fused" in graph["profile"] and "Percent of time when CPU" in graph["profile"]
+    reports = [graph["profile"] for graph in benched["graphs"]]
+    assert all("Percent of time when CPU is busy: " in report for report in reports)
+    assert any("cpp_fused_index_relu_0" in report for report in reports)
 
 
 # --- What goes wrong ----------------------------------------------------------------------------

@@ -64,20 +64,17 @@ def _figure(value: float | None, digits: int) -> str | None:
 
 
 def bench_row(record: BenchRecord) -> Row:
-    """All of a record, with what a terminal has room for first."""
+    """All of a record, with what is asked for first in front."""
     kernel, timing, peak = record.kernel, record.timing, record.peak
-    fields = kernel_row(kernel)
-    notes = "; ".join([*record.notes, *kernel.notes]) or None
     ms = None if timing is None else timing.ms
-    return {
+    spread = None if timing is None or not ms else 100 * (timing.p75_ms - timing.p25_ms) / ms
+    row = {
         "kernel_name": kernel.kernel_name,
         "kernel_category": kernel.kernel_category,
         "calls": kernel.calls,
         "ms": ms,
-        "spread_pct": None
-        if timing is None or not ms
-        else 100 * (timing.p75_ms - timing.p25_ms) / ms,
-        "gb": fields["moved_gb"],
+        "spread_pct": spread,
+        "gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
         "gb_per_s": record.gb_per_s,
         "peak_pct": record.share_of(peak.gb_per_s if peak else None),
         "gflop_per_s": record.gflop_per_s,
@@ -95,13 +92,14 @@ def bench_row(record: BenchRecord) -> Row:
         "shared_bytes": record.shared_bytes,
         "config": record.config,
         "chosen": record.chosen,
-        **{
-            name: value
-            for name, value in fields.items()
-            if name not in ("moved_gb", "notes", "kernel_name", "kernel_category", "calls")
-        },
-        "notes": notes,
     }
+    fields = {name: value for name, value in kernel_row(kernel).items() if name not in _OF_A_RUN}
+    notes = "; ".join([*record.notes, *kernel.notes]) or None
+    fields = {name: value for name, value in fields.items() if name not in row}
+    return {**row, **fields, "notes": notes}
+
+
+_OF_A_RUN = ("moved_gb", "device_calls", "device_time_us", "device_time_total_us")
 
 
 def _peak_line(peak: Peak) -> str:
@@ -151,11 +149,13 @@ def _json(run: BenchRun) -> str:
         "graphs": [dataclasses.asdict(graph) for graph in run.graphs],
         "kernels": [
             {
-                **vars(record.kernel),
+                **{
+                    name: value for name, value in bench_row(record).items() if name != "graph_path"
+                },
                 **{
                     name: value
-                    for name, value in bench_row(record).items()
-                    if name not in vars(record.kernel) and name not in ("moved_gb", "graph_path")
+                    for name, value in vars(record.kernel).items()
+                    if name not in (*_OF_A_RUN, "gb_per_s", "peak_pct")
                 },
                 "notes": [*record.notes, *record.kernel.notes],
             }

@@ -120,6 +120,10 @@ def kernel_row(kernel: KernelRecord) -> Row:
         "num_store": kernel.num_store,
         "moved_gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
         "bytes_source": kernel.bytes_source,
+        "device_time_us": kernel.device_time_us,
+        "device_time_total_us": kernel.device_time_total_us,
+        "gb_per_s": kernel.gb_per_s,
+        "peak_pct": kernel.peak_pct,
         **{
             name: _flat(value)
             for name, value in vars(kernel).items()
@@ -142,7 +146,8 @@ def _flat(value: Any) -> Any:
 _KERNEL_COLUMNS = frozenset(
     {
         *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
-        *("moved_gb", "bytes_source"),
+        *("moved_gb", "bytes_source", "device_time_us", "device_time_total_us", "gb_per_s"),
+        "peak_pct",
     }
 )
 
