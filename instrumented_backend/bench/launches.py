@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from instrumented_backend.bench import stand_ins
+from instrumented_backend.bench.fresh_pages import StoragesSeen, give_back
 from instrumented_backend.bench.records import BenchRecord
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.bench.triton_facts import config_records, describe_chosen
@@ -49,9 +50,11 @@ class Walk:
     skip: frozenset[int] = frozenset()
     min_seconds: float = 0.2
     launches: dict[Any, Launch] = field(default_factory=dict)
+    _seen: StoragesSeen = field(default_factory=StoragesSeen)
 
     def run(self, module: ModuleType, arguments: list[Any]) -> Any:
         """Call the module's ``call``; what it raises is raised, after the launch was reported."""
+        self._seen.add(tensors_in(arguments))
         undo = stand_ins.install(module, self.source.sources, self._launched)
         try:
             return module.call(list(arguments))
@@ -82,6 +85,7 @@ class Walk:
             self.begin(launch)
             self._time(launch, kernel, function, args, kwargs)
             self.done(launch)
+        self._seen.add(tensors_in([*args, *kwargs.values()]))
         failed = any(record.chosen and record.error is not None for record in launch.records)
         if not left_out and not failed:
             return function(*args, **kwargs)
@@ -102,13 +106,16 @@ class Walk:
         launch.records.append(record)
         try:
             facts = self._facts(launch.name)
-            saved = [(t, t.clone()) for t in changed_inputs(facts, kernel, args)]
+            changed = changed_inputs(facts, kernel, args)
+            saved = [(tensor, tensor.clone()) for tensor in changed]
+            fresh = self._seen.fresh(results(facts, args, kwargs))
 
             def restore() -> None:
+                give_back(fresh)
                 for tensor, copy in saved:
                     tensor.copy_(copy)
 
-            undo = restore if saved else None
+            undo = restore if saved or fresh else None
             result = kwargs.get("out")
             if facts is None and result is None:
                 result = function(*args, **kwargs)
@@ -124,6 +131,8 @@ class Walk:
                 lambda: function(*args, **kwargs), self.device, undo, self.min_seconds
             )
             synchronize(self.device)
+            if fresh:
+                record.kernel.notes.append(_FRESH)
             launch.records = describe_chosen(record, configs, kernel)
         except Exception as error:  # one row tells it, and the run goes on
             record.error = reason(error)
@@ -162,6 +171,9 @@ class Walk:
             describe_launch(facts, site)
         else:
             without_launch(facts.record)
+
+
+_FRESH = "time: with that for new pages of memory, as in the graph, which it is the first to write"
 
 
 class NotReached(RuntimeError):
@@ -243,6 +255,21 @@ def changed_inputs(
         if adds or tensor.untyped_storage().data_ptr() in read_storages:
             changed.add(key)
     return [tensors[key] for key in tensors if key in changed]
+
+
+def results(
+    facts: KernelFacts | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[torch.Tensor]:
+    """The buffers that a launch writes without reading them first, as far as is known."""
+    if facts is None:
+        return list(tensors_in(kwargs.get("out")))
+    passed = dict(zip(facts.parameters, args, strict=False))
+    return [
+        tensor
+        for name, access in facts.accesses.items()
+        if access.writes and name.startswith("out_ptr")
+        for tensor in tensors_in(passed.get(name))
+    ]
 
 
 def _fill(facts: KernelFacts | None, args: tuple[Any, ...]) -> None:
