@@ -43,7 +43,8 @@ def _on_cpu(
 ) -> Timing:
     """Python's own timer. A sample is one call where there is something to restore."""
     timer = timeit.Timer("f()", setup="r()", globals={"f": function, "r": restore or (lambda: 0)})
-    timer.timeit(_WARM_UP)
+    for _ in range(_WARM_UP):
+        timer.timeit(1)
     number = 1
     if restore is None:
         while (seconds := timer.timeit(number)) < _BLOCK_SECONDS:
