@@ -1,8 +1,8 @@
 """``torch.compile(model, backend="instrumented")``: Inductor, and a report of what it did.
 
 `report` gives what has been observed so far, `reset` starts afresh, `instrumented` is the backend
-itself. Importing this package makes the name known to Dynamo and imports neither Dynamo nor
-Inductor.
+itself; the other names are those of ``torch._inductor.wrapper_benchmark``. Importing this package
+makes the name known to Dynamo and imports neither Dynamo nor Inductor.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,17 +11,44 @@ from instrumented_backend.torch_compat import register_by_name
 
 if TYPE_CHECKING:
     from instrumented_backend.backend import instrumented, report, reset
+    from instrumented_backend.wrapper_benchmark import (
+        ProfileEvent,
+        benchmark_all_kernels,
+        compiled_module_main,
+        get_kernel_category,
+        get_kernel_category_by_source_code,
+        get_triton_kernel,
+        parse_profile_event_list,
+    )
 
-__all__ = ["__version__", "instrumented", "report", "reset"]
+__all__ = [
+    "ProfileEvent",
+    "__version__",
+    "benchmark_all_kernels",
+    "compiled_module_main",
+    "get_kernel_category",
+    "get_kernel_category_by_source_code",
+    "get_triton_kernel",
+    "instrumented",
+    "parse_profile_event_list",
+    "report",
+    "reset",
+]
 __version__ = "0.1.0"
+
+_BACKEND = ("instrumented", "report", "reset")
 
 register_by_name()
 
 
 def __getattr__(name: str) -> Any:
     # The backend is imported on first use: it needs Dynamo, which takes a second to import.
-    if name in ("instrumented", "report", "reset"):
+    if name in _BACKEND:
         from instrumented_backend import backend
 
         return getattr(backend, name)
+    if name in __all__:
+        from instrumented_backend import wrapper_benchmark
+
+        return getattr(wrapper_benchmark, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -26,8 +26,8 @@ _session = Session(
     lambda report: deliver(report, _settings),
     _settings.ops,
     _settings.print_missing,
-    _settings.device_time,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    device_time=_settings.device_time,
 )
 
 

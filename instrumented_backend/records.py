@@ -104,15 +104,16 @@ class KernelRecord:
     read_bytes: int | None = None
     written_bytes: int | None = None
     flops: int | None = None
+    device_calls: int | None = None  # in the run itself, as are the next four
+    device_time_us: float | None = None  # of one call, on the device where it computes
+    device_time_total_us: float | None = None
+    gb_per_s: float | None = None
+    peak_pct: float | None = None  # of the device's memory bandwidth
     bytes_source: str | None = None  # "inductor": exact, its own figure; "estimated": see the notes
     flops_source: str | None = None
     aten_ops: list[str] = field(default_factory=list)  # that it was fused from
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)  # "file.py:12", the user's own
-    time_us: float | None = None  # of one launch: the mean of those that were timed in this run
-    launches_timed: int | None = None
-    total_time_us: float | None = None  # time_us times all launches of the run
-    gb_per_s: float | None = None
     notes: list[str] = field(default_factory=list)
 
 

@@ -151,7 +151,7 @@ VARIABLES = (
         "INSTRUMENTED_DEVICE_TIME",
         "device_time",
         "off",
-        "on: short profiler windows for the device time of each kernel",
+        "on: the time of each kernel in the run itself; on CPU, of the C++ kernels",
         _flag("off", "on"),
     ),
     Variable(

@@ -528,9 +528,10 @@ def cudagraph_pool_bytes() -> int | None:
     trees = sys.modules.get(_CUDAGRAPH_TREES)
     if trees is None or not torch.cuda.is_initialized():
         return None
+    segments = torch.cuda.memory_snapshot()
     return sum(
-        segment["total_size"]
-        for segment in torch.cuda.memory_snapshot()
+        int(segment["total_size"])
+        for segment in segments
         if tuple(segment.get("segment_pool_id", (0, 0))) != (0, 0)
     )
 
@@ -658,6 +659,31 @@ def cache_entry_bytes(cache: str, key: str) -> int:
         return sum(file.stat().st_size for file in Path(cache_folder(), *parts).iterdir())
     except OSError:
         return 0  # no local cache, or removed by somebody
+
+
+# --- Running generated code -----------------------------------------------------------------------
+
+
+def generated_modules() -> list[ModuleType]:
+    """The generated modules that this process has loaded, in order."""
+    codecache = sys.modules.get("torch._inductor.codecache")
+    return [] if codecache is None else list(codecache.PyCodeCache.modules)
+
+
+def patch_autotune_cache() -> Undo:
+    """Let autotuners start with all their configurations, and keep what they choose to themselves.
+
+    Where Inductor has tuned a kernel before, it drops all but the best when the kernel is loaded.
+    """
+    from torch._inductor.runtime.autotune_cache import AutotuneCache
+
+    original = AutotuneCache.__dict__["create"]
+    AutotuneCache.create = staticmethod(lambda *args, **kwargs: None)  # type: ignore[method-assign]
+
+    def undo() -> None:
+        AutotuneCache.create = original  # type: ignore[method-assign]
+
+    return undo
 
 
 # --- The structured trace log -------------------------------------------------------------------

@@ -22,7 +22,9 @@ def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*TOOL, *arguments], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize("command", [(), ("demo",), ("run",), ("show",), ("kernels",), ("trace",)])
+@pytest.mark.parametrize(
+    "command", [(), ("demo",), ("run",), ("show",), ("kernels",), ("bench",), ("trace",)]
+)
 def test_help(command: tuple[str, ...]) -> None:
     done = tool(*command, "--help")
     assert done.returncode == 0 and "Usage:" in done.stdout and done.stderr == ""

@@ -72,7 +72,7 @@ def test_the_share_is_a_profilers(run_program: RunProgram, tmp_path: Path) -> No
     assert 0 < found["busy_us"] <= found["kernel_us"]
     assert found["busy_us"] <= found["window_us"]
     assert "device time: captured" in done.stderr
-    timed = [kernel for kernel in done.report["kernels"] if kernel["time_us"]]
+    timed = [kernel for kernel in done.report["kernels"] if kernel["device_time_us"]]
     assert {kernel["language"] for kernel in timed} == {"triton"}
     generated = {k["kernel_name"] for k in done.report["kernels"] if k["language"] == "triton"}
     assert {kernel["kernel_name"] for kernel in timed} == generated

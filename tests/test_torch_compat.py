@@ -358,6 +358,27 @@ def test_a_kernels_definition_can_be_watched() -> None:
     assert all(stack and __file__ in stack for _, _, stack in origins)
 
 
+def test_generated_modules_of_the_process() -> None:
+    from torch._inductor.codecache import PyCodeCache
+
+    assert torch_compat.generated_modules() == PyCodeCache.modules
+
+
+def test_autotuners_without_a_cache() -> None:
+    from torch._inductor.runtime import autotune_cache, triton_heuristics
+
+    cache = autotune_cache.AutotuneCache
+    # Where the name that is patched is looked up.
+    assert triton_heuristics.AutotuneCache is cache
+    before = cache.__dict__["create"]
+    undo = torch_compat.patch_autotune_cache()
+    try:
+        assert cache.create({"autotune_local_cache": True}, "/tmp/kernel.py", "hash") is None
+    finally:
+        undo()
+    assert cache.__dict__["create"] is before and isinstance(before, staticmethod)
+
+
 def test_inductors_own_bytes_of_a_kernel() -> None:
     """The method is there; what it says is checked on a GPU, where Triton kernels are."""
     from torch._inductor.codegen.simd import SIMDKernel

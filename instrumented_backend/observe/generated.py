@@ -18,6 +18,7 @@ from typing import Any
 from instrumented_backend.kernels.parse import ParseError, kernel_names, parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.kernel_times import ModuleTimes
 from instrumented_backend.records import CodeRecord, KernelRecord
 
 log = logging.getLogger("instrumented_backend.kernels")
@@ -38,6 +39,7 @@ class GeneratedCode:
         self._graph = weakref.ref(compiled_graph)
         self._lock = threading.Lock()
         self._packed: bytes | None = None
+        self.times: ModuleTimes | None = None
 
     @property
     def record(self) -> CodeRecord:
@@ -75,6 +77,13 @@ class GeneratedCode:
 
     def kernels(self) -> list[KernelRecord]:
         """The records, or the names alone where there has been no parsing."""
+        records = self._records()
+        if self.times is not None:
+            for record in records:
+                self.times.describe(record)
+        return records
+
+    def _records(self) -> list[KernelRecord]:
         packed = self._packed
         if packed is not None:
             return _unpack(packed)

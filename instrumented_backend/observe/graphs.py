@@ -104,6 +104,9 @@ class ObservedGraph:
         """Forget the calls and the compilation, not the graph."""
         self.calls.reset()
         self.backward_calls.reset()
+        for code in list(self.code):
+            if code.times is not None:
+                code.times.reset()
         self.inductor_counts = {}
         self.aot_counts = {}
         self.compiled_before_reset = True

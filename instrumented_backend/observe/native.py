@@ -1,17 +1,23 @@
-"""Builds and loads the op meter's native part, once per torch version and user.
+"""Builds and loads our native parts, once per torch version and user.
 
-A small C++ file of ours, compiled with the machine's own compiler into a cache folder. It has a
-plain C interface, so that neither pybind11 nor Python's headers are needed.
+Small C++ files of ours, compiled with the machine's own compiler into a cache folder. The op meter
+has a plain C interface, so that neither pybind11 nor Python's headers are needed; the timer of C++
+kernels is a Python type, and needs the headers, as Inductor's C++ kernels do.
 """
 
 import ctypes
 import hashlib
+import importlib.machinery
+import importlib.util
 import os
 import shutil
 import subprocess
+import sys
+import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -19,7 +25,6 @@ from filelock import FileLock, Timeout
 
 from instrumented_backend import torch_compat
 
-SOURCE = Path(__file__).with_name("_op_meter.cpp")
 BUILD_TIMEOUT_S = 120
 _COMPILERS = ("g++", "c++", "clang++")
 
@@ -73,28 +78,59 @@ def cache_folder() -> Path:
     return Path(base) / "instrumented_backend"
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One source with how it is built, what else it depends on, and how it is loaded."""
+
+    source: Path
+    flags: Callable[[], list[str]]
+    link_flags: Callable[[], list[str]]
+    depends_on: Callable[[], str]
+    open: Callable[[Path], Any]
+
+    @property
+    def key(self) -> str:
+        """Changes with whatever the library depends on."""
+        facts = (self.source.read_bytes(), self.depends_on().encode(), os.uname().machine.encode())
+        return hashlib.sha256(b"\0".join(facts)).hexdigest()[:16]
+
+
 def load(folder: Path | None = None) -> ctypes.PyDLL:
-    """The library, built if the cache has no intact one; raises `NativeError`.
+    """The op meter's library; raises `NativeError`.
 
     Takes seconds where it has to be built. Several processes may call it at once.
     """
-    name = f"op_meter-{_key()}"
+    library: ctypes.PyDLL = _load(_OP_METER, folder)
+    return library
+
+
+def load_kernel_timer(folder: Path | None = None) -> Any:
+    """Has ``Timer(function)``, a callable with ``calls``, ``timed``, ``ticks``; and ``now()``.
+
+    Raises `NativeError`.
+    """
+    return _load(_KERNEL_TIMER, folder)
+
+
+def _load(part: _Part, folder: Path | None) -> Any:
+    """Built if the cache has no intact one."""
+    name = f"{part.source.stem.lstrip('_')}-{part.key}"
     try:
         folder = folder or cache_folder()
         with _locked(folder, name):
             library = folder / f"{name}.so"
             if not _is_intact(library):
-                _build(library)
-            return _open(library)
+                _build(part, library)
+            return part.open(library)
     except (OSError, Timeout):
         # A cache that cannot be written or locked: built for this process alone.
         with tempfile.TemporaryDirectory(prefix="instrumented_backend-") as private:
             library = Path(private) / f"{name}.so"
             try:
-                _build(library)
+                _build(part, library)
             except OSError as error:
                 raise NativeError(f"no folder to build it in: {error}") from None
-            return _open(library)
+            return part.open(library)
 
 
 @contextmanager
@@ -102,12 +138,6 @@ def _locked(folder: Path, name: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with FileLock(folder / f"{name}.lock", timeout=BUILD_TIMEOUT_S):
         yield
-
-
-def _key() -> str:
-    """Changes with whatever the library depends on."""
-    facts = (SOURCE.read_bytes(), torch_compat.build_id().encode(), os.uname().machine.encode())
-    return hashlib.sha256(b"\0".join(facts)).hexdigest()[:16]
 
 
 def _digest_file(library: Path) -> Path:
@@ -123,18 +153,18 @@ def _is_intact(library: Path) -> bool:
         return False
 
 
-def _build(library: Path) -> None:
-    part = library.with_suffix(f".{os.getpid()}.part")
+def _build(part: _Part, library: Path) -> None:
+    unfinished = library.with_suffix(f".{os.getpid()}.part")
     try:
-        _compile(part)
-        digest = hashlib.sha256(part.read_bytes()).hexdigest()
-        os.replace(part, library)
+        _compile(part, unfinished)
+        digest = hashlib.sha256(unfinished.read_bytes()).hexdigest()
+        os.replace(unfinished, library)
         _digest_file(library).write_text(digest)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
 
 
-def _compile(output: Path) -> None:
+def _compile(part: _Part, output: Path) -> None:
     compiler = os.environ.get("CXX") or next(filter(shutil.which, _COMPILERS), None)
     if compiler is None:
         raise NativeError(
@@ -143,9 +173,9 @@ def _compile(output: Path) -> None:
     command = [
         *compiler.split(),
         *("-O2", "-std=c++20", "-fPIC", "-shared", "-DNDEBUG"),
-        *torch_compat.compile_flags(),
-        *(str(SOURCE), "-o", str(output)),
-        *torch_compat.link_flags(),
+        *part.flags(),
+        *(str(part.source), "-o", str(output)),
+        *part.link_flags(),
     ]
     try:
         done = subprocess.run(
@@ -166,7 +196,7 @@ def _compile(output: Path) -> None:
         raise NativeError(f"{compiler} failed with exit code {done.returncode}: {why[:200]}")
 
 
-def _open(library: Path) -> ctypes.PyDLL:
+def _open_op_meter(library: Path) -> ctypes.PyDLL:
     """PyDLL: the calls are shorter than giving the interpreter lock away and taking it again."""
     try:
         lib = ctypes.PyDLL(str(library))
@@ -194,3 +224,29 @@ def _open(library: Path) -> ctypes.PyDLL:
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
     return lib
+
+
+def _open_kernel_timer(library: Path) -> Any:
+    loader = importlib.machinery.ExtensionFileLoader("_kernel_timer", str(library))
+    spec = importlib.util.spec_from_loader("_kernel_timer", loader)
+    assert spec is not None
+    try:
+        return importlib.util.module_from_spec(spec)
+    except ImportError as error:
+        raise NativeError(f"cannot be loaded: {error}") from None
+
+
+_OP_METER = _Part(
+    source=Path(__file__).with_name("_op_meter.cpp"),
+    flags=torch_compat.compile_flags,
+    link_flags=torch_compat.link_flags,
+    depends_on=torch_compat.build_id,
+    open=_open_op_meter,
+)
+_KERNEL_TIMER = _Part(
+    source=Path(__file__).with_name("_kernel_timer.cpp"),
+    flags=lambda: [f"-I{sysconfig.get_paths()['include']}"],
+    link_flags=list,
+    depends_on=lambda: sys.version,
+    open=_open_kernel_timer,
+)

@@ -16,6 +16,7 @@ from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.kernel_times import KernelTimer
 from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
@@ -48,12 +49,12 @@ class Session:
         deliver: Callable[[Report], None],
         ops: str = "off",
         print_missing: bool = False,
-        device_time: bool = False,
         wants_kernels: bool = True,
+        device_time: bool = False,
     ) -> None:
         """``deliver`` gets the report when the process ends, if there is anything in it.
 
-        ``ops``, ``print_missing``, ``device_time`` are the settings of those names;
+        ``ops``, ``print_missing`` and ``device_time`` are the settings of those names;
         ``wants_kernels`` is False where ``deliver`` shows no more of the kernels than their number.
         """
         self._deliver = deliver
@@ -71,6 +72,7 @@ class Session:
             from instrumented_backend.observe import device
 
             self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
+        self._kernel_timer = KernelTimer() if device_time else None
         self._codegen = CodegenFacts(self.failures)
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
@@ -237,6 +239,11 @@ class Session:
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
         path = torch_compat.code_path(compiled_graph)
         code = GeneratedCode(compiled_graph, path, direction)
+        if self._kernel_timer is not None:
+            with self.failures.guard("kernel times"):
+                cpp = [kernel.name for kernel in code.names if kernel.language == "cpp"]
+                modules = torch_compat.generated_modules()
+                code.times = self._kernel_timer.install(modules, path, cpp)
         self._codegen.file(path, [kernel.name for kernel in code.names])
         graph.code.append(code)
         self._reader.read(code, compiled_graph)

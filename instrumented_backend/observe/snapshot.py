@@ -15,9 +15,9 @@ from instrumented_backend import torch_compat
 from instrumented_backend.observe.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
+from instrumented_backend.observe.device_kernels import add_times
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.kernel_times import add_times
 from instrumented_backend.observe.ops import Observed, region_key
 from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
 

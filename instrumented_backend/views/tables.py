@@ -143,7 +143,8 @@ def _kernels(report: Report) -> list[Row]:
 
 _KERNEL_COLUMNS = (
     *("kernel_name", "kernel_category", "graph", "calls", "num_load", "num_store"),
-    *("moved_gb", "bytes_source", "time_us", "total_time_us", "gb_per_s"),
+    *("moved_gb", "bytes_source", "device_time_us", "device_time_total_us", "gb_per_s"),
+    "peak_pct",
 )
 _NESTED = [
     field.name

@@ -251,7 +251,9 @@ def _cell(column: str, value: Any) -> str:
 
 
 def _header(column: str) -> str:
-    """``compile_s`` → ``compile (s)``."""
+    """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``."""
+    if column == "gb_per_s":
+        return "GB/s"
     for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%"), ("_gb", "GB")):
         if column.endswith(suffix):
             return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"

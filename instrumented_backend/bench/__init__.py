@@ -1,0 +1,1 @@
+"""Timing the kernels of generated modules, each alone, in child processes."""

@@ -1,0 +1,148 @@
+"""The process that runs generated code: one module after the other, a line of JSON for each step.
+
+``python -m instrumented_backend.bench.child`` reads a request from stdin. What the generated code
+prints goes to stderr; the lines of JSON are the process's own stdout.
+"""
+
+import dataclasses
+import importlib.util
+import io
+import json
+import os
+import resource
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TextIO
+
+MODULE_NAME = "instrumented_backend_benchmarked_module"
+
+
+def main() -> None:
+    request = json.load(sys.stdin)
+    out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    channel = Channel(out)
+    import torch
+
+    from instrumented_backend.bench.peak import NoDevice, measure_peak
+
+    if "peak" in request:
+        try:
+            channel.say("peak", peak=dataclasses.asdict(measure_peak(request["peak"])))
+        except NoDevice as error:
+            channel.say("no device", error=str(error))
+        return
+    if request["memory_limit_bytes"] is not None:
+        _limit_memory(request["memory_limit_bytes"])
+    if request["all_configs"]:
+        from instrumented_backend import torch_compat
+
+        torch_compat.patch_autotune_cache()
+    with torch.no_grad():
+        _bench(request, channel)
+    channel.say("end")
+
+
+class Channel:
+    """What the parent is told."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def say(self, event: str, **data: Any) -> None:
+        self._out.write(json.dumps({"event": event, **data}) + "\n")
+        self._out.flush()
+
+
+def _limit_memory(limit: int) -> None:
+    """Let allocations fail beyond what the process has mapped by now and ``limit`` more bytes."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    total = pages * resource.getpagesize() + limit
+    resource.setrlimit(resource.RLIMIT_AS, (total, total))
+
+
+def _bench(request: dict[str, Any], channel: Channel) -> None:
+    from instrumented_backend.bench.launches import NotReached, is_fatal, reason
+
+    steps: Callable[[dict[str, Any], Channel], None]
+    steps = _graph if request["kind"] == "graph" else _kernel
+    try:
+        steps(request, channel)
+    except NotReached as error:
+        channel.say("failed", error=str(error))
+    except Exception as error:  # whatever generated code may raise: the parent tells it
+        channel.say("failed", error=reason(error))
+        if is_fatal(error):
+            os._exit(1)  # the device's context is of no more use, not even for leaving
+
+
+def load_module(path: str) -> ModuleType:
+    """Run a generated module; it compiles its kernels, or loads them from Inductor's cache."""
+    spec = importlib.util.spec_from_file_location(MODULE_NAME, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[MODULE_NAME] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _graph(request: dict[str, Any], channel: Channel) -> None:
+    from instrumented_backend.bench.graph import graph_arguments, profile_graph, time_call
+    from instrumented_backend.bench.launches import Launch, Walk
+    from instrumented_backend.kernels.parse import GraphSource
+
+    text = Path(request["path"]).read_text(encoding="utf-8")
+    source = GraphSource(text)
+    module = load_module(request["path"])
+    device = request["device"]
+
+    def begin(launch: Launch) -> None:
+        channel.say("begin", number=launch.number, name=launch.name)
+
+    def done(launch: Launch) -> None:
+        records = [dataclasses.asdict(record) for record in launch.records]
+        channel.say("row", number=launch.number, name=launch.name, records=records)
+
+    walk = Walk(
+        source,
+        device,
+        begin,
+        done,
+        all_configs=request["all_configs"],
+        resume=request["resume"],
+        skip=frozenset(request["skip"]),
+    )
+    channel.say("ready")
+    try:
+        walk.run(module, graph_arguments(module, source, text))
+    finally:
+        calls = {str(launch.number): launch.calls for launch in walk.launches.values()}
+        channel.say("calls", calls=calls)
+    if request["skip"]:
+        return  # the whole call would end as the launch that is left out did
+    arguments = graph_arguments(module, source, text)
+    channel.say("begin", number=None, name="the compiled call")
+    channel.say("call", timing=dataclasses.asdict(time_call(module, arguments, device)))
+    if request["profile"]:
+        channel.say("begin", number=None, name="the profile")
+        with redirect_stdout(io.StringIO()) as report:
+            profile_graph(Path(request["path"]).stem, module, source, arguments, device)
+        channel.say("profile", text=report.getvalue())
+
+
+def _kernel(request: dict[str, Any], channel: Channel) -> None:
+    from instrumented_backend.bench.kernel_module import bench_kernel_module
+
+    text = Path(request["path"]).read_text(encoding="utf-8")
+    module = load_module(request["path"])
+    channel.say("ready")
+    channel.say("begin", number=0, name="")
+    records = bench_kernel_module(module, text, request["device"], request["all_configs"])
+    channel.say("row", number=0, name="", records=[dataclasses.asdict(r) for r in records])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""What a benchmark finds, as plain data; no torch import. ``None`` is unknown, a note says why."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from instrumented_backend.records import KernelRecord
+
+
+@dataclass
+class Peak:
+    """A device's memory bandwidth, as measured by a large copy and as its maker says."""
+
+    device: str  # "cpu", "cuda"
+    device_name: str
+    copy_gb_per_s: float
+    copy_bytes: int  # of the source; a copy moves twice as much
+    datasheet_gb_per_s: float | None = None
+    datasheet_source: str | None = None
+    cache_bytes: int | None = None  # of the last level
+
+    @property
+    def gb_per_s(self) -> float:
+        """What shares of peak are compared with."""
+        return self.copy_gb_per_s if self.datasheet_gb_per_s is None else self.datasheet_gb_per_s
+
+    @property
+    def source(self) -> str:
+        return "measured copy" if self.datasheet_gb_per_s is None else "datasheet"
+
+
+@dataclass
+class Timing:
+    """Times of one launch: the median, the quartiles, the least, and how many samples there are."""
+
+    ms: float
+    min_ms: float
+    p25_ms: float
+    p75_ms: float
+    samples: int
+
+
+@dataclass
+class BenchRecord:
+    """One kernel at one set of shapes, or one configuration of it (``--all-configs``).
+
+    ``kernel`` describes it at the shapes that it was timed with. ``timing`` is None where it could
+    not be timed; ``error`` says why.
+    """
+
+    kernel: KernelRecord
+    timing: Timing | None = None
+    error: str | None = None
+    config: str | None = None
+    chosen: bool = True  # False for a configuration that the autotuner did not take
+    n_regs: int | None = None
+    n_spills: int | None = None
+    shared_bytes: int | None = None
+    peak: Peak | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def gb_per_s(self) -> float | None:
+        """Bytes that one launch moves, over its time."""
+        if self.timing is None or not self.timing.ms or self.kernel.total_bytes is None:
+            return None
+        return self.kernel.total_bytes / self.timing.ms / 1e6
+
+    @property
+    def gflop_per_s(self) -> float | None:
+        if self.timing is None or not self.timing.ms or self.kernel.flops is None:
+            return None
+        return self.kernel.flops / self.timing.ms / 1e6
+
+    def share_of(self, gb_per_s: float | None) -> float | None:
+        """In percent."""
+        mine = self.gb_per_s
+        return None if mine is None or not gb_per_s else 100 * (mine / gb_per_s)
+
+
+@dataclass
+class GraphBench:
+    """One graph as a whole: its compiled call, and what its kernels and externs add up to."""
+
+    path: str
+    call: Timing | None = None
+    kernels_ms: float | None = None  # None unless every launch was timed
+    error: str | None = None
+    profile: str | None = None  # the report, as text
+
+
+@dataclass
+class BenchRun:
+    """All that was benchmarked. ``left_out`` says why a module or a file was not."""
+
+    kernels: list[BenchRecord] = field(default_factory=list)
+    graphs: list[GraphBench] = field(default_factory=list)
+    peaks: dict[str, Peak] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    interrupted: bool = False
+
+
+def explain(record: BenchRecord) -> list[str]:
+    """Notes about a record's own figures: spread, caches, what passes the bandwidth of memory."""
+    notes: list[str] = []
+    timing, peak = record.timing, record.peak
+    if timing is None:
+        return notes
+    if timing.p75_ms - timing.p25_ms > 0.1 * timing.ms:
+        notes.append(
+            f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
+        )
+    share = record.share_of(peak.copy_gb_per_s) if peak else None
+    moved, cache = record.kernel.total_bytes, peak.cache_bytes if peak else None
+    if peak is None or share is None or moved is None:
+        return notes
+    fits = cache is not None and moved <= cache
+    if share > 100:
+        notes.append(
+            f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}"
+            if fits and cache is not None
+            else f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): part of the bytes that are "
+            "counted never reach memory, such as those read again from a cache"
+        )
+    elif fits and peak.device != "cpu":
+        notes.append(
+            f"timed with cold caches; in a run its {_size(moved)} may still be in the cache of "
+            f"{_size(cache or 0)}"
+        )
+    return notes
+
+
+def _size(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def timing_of(samples: list[float]) -> Timing:
+    """The quartiles of some times in ms, linearly interpolated. Raises ValueError for none."""
+    if not samples:
+        raise ValueError("no samples")
+    ordered = sorted(samples)
+
+    def quantile(share: float) -> float:
+        place = share * (len(ordered) - 1)
+        low = int(place)
+        high = min(low + 1, len(ordered) - 1)
+        return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+
+    return Timing(quantile(0.5), ordered[0], quantile(0.25), quantile(0.75), len(ordered))
+
+
+def record_from(data: dict[str, Any]) -> BenchRecord:
+    """From the JSON of a child: the dataclasses as dicts."""
+    timing = data.get("timing")
+    return BenchRecord(
+        **{
+            **data,
+            "kernel": KernelRecord(**data["kernel"]),
+            "timing": None if timing is None else Timing(**timing),
+            "peak": None,
+        }
+    )

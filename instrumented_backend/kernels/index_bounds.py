@@ -1,0 +1,133 @@
+"""Which values a kernel may be given as indices, from the checks in its own source.
+
+Inductor checks an index that was loaded from memory, in Triton and in C++ alike, and says so in the
+check's message: ``"index out of bounds: 0 <= tmp4 < 50257"``. What ``tmp4`` was made from is
+followed back to the pointers it was loaded through.
+"""
+
+import ast
+import operator
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+_CHECK = re.compile(r'"index out of bounds: (?:[^"<]+ <= )?(\w+)(?:\[\w+\])? < ([^"]+?)"')
+_TRITON_VALUE = re.compile(r"^[ \t]*(tmp\w+) = (.*)$", re.MULTILINE)
+_CPP_VALUE = re.compile(r"\bauto (tmp\d+) =")
+_VALUE = re.compile(r"\btmp\d+\b")
+_INTEGER = re.compile(r"(?:tl\.full\(\[.*?\], |static_cast<\w+>\(|^\s*)(-?\d+)L?\)?(?=$|[,)\s])")
+
+
+@dataclass(frozen=True)
+class IndexBound:
+    """Values of a pointer, plus ``offset``, have to stay below ``limit``, a number or symbols."""
+
+    limit: str
+    offset: int
+
+    def values(self, sizes: Mapping[str, int]) -> int | None:
+        """How many values from 0 on are valid, at least 1; None where a symbol is not known."""
+        limit = evaluate(self.limit, sizes)
+        return None if limit is None else max(limit - self.offset, 1)
+
+
+@dataclass
+class _Value:
+    pointers: frozenset[str] = frozenset()
+    constants: frozenset[int] = field(default_factory=frozenset)
+
+
+def index_bounds(source: str, pointers: Iterable[str]) -> dict[str, list[IndexBound]]:
+    """For each pointer of which loaded values are used as an index, the bounds that are checked."""
+    names = sorted(pointers, key=len, reverse=True)
+    if not names or "index out of bounds" not in source:
+        return {}
+    pointer = re.compile(rf"\b({'|'.join(map(re.escape, names))})\b")
+    values: dict[str, _Value] = {}
+    found: dict[str, list[IndexBound]] = {}
+    events: list[tuple[int, str, str]] = [
+        (check.start(), "", f"{check[1]} {check[2]}") for check in _CHECK.finditer(source)
+    ]
+    events += [(start, name, text) for start, name, text in _assignments(source)]
+    for _, name, text in sorted(events):
+        if name:
+            values[name] = _value(text, pointer, values)
+            continue
+        index, _, limit = text.partition(" ")
+        value = values.get(index, _Value())
+        limit = limit.strip().removesuffix("L")
+        offset = sum(c for c in value.constants if c > 0 and str(c) != limit)
+        for origin in value.pointers:
+            bounds = found.setdefault(origin, [])
+            bound = IndexBound(limit, offset)
+            if bound not in bounds:
+                bounds.append(bound)
+    return found
+
+
+def _assignments(source: str) -> Iterable[tuple[int, str, str]]:
+    if 'extern "C"' not in source:
+        for line in _TRITON_VALUE.finditer(source):
+            yield line.start(), line[1], line[2]
+        return
+    for found in _CPP_VALUE.finditer(source):
+        yield found.start(), found[1], _statement(source, found.end())
+
+
+def _statement(source: str, start: int) -> str:
+    """Up to the semicolon that no bracket encloses."""
+    depth = 0
+    for i in range(start, len(source)):
+        character = source[i]
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        if (character == ";" and depth == 0) or depth < 0:
+            return source[start:i]
+    return source[start:]
+
+
+def _value(text: str, pointer: re.Pattern[str], known: Mapping[str, _Value]) -> _Value:
+    origins = frozenset(pointer.findall(text))
+    if origins:
+        return _Value(origins)  # loaded: what the address was made from does not matter
+    names = set(_VALUE.findall(text))
+    if not names:
+        integer = _INTEGER.search(text)
+        return _Value(constants=frozenset([int(integer[1])]) if integer else frozenset())
+    parts = [known[name] for name in names if name in known]
+    return _Value(
+        frozenset().union(*(part.pointers for part in parts)),
+        frozenset().union(*(part.constants for part in parts)),
+    )
+
+
+_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+
+
+def evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
+    """``"2*ks0"`` with ``{"ks0": 5}`` → 10; None for what is not known or not arithmetic."""
+    plain = re.sub(r"\b(\d+)L+\b", r"\1", text.replace("static_cast<int64_t>", ""))
+    try:
+        return _number(ast.parse(plain.strip(), mode="eval").body, sizes)
+    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
+        return None
+
+
+def _number(node: ast.expr, sizes: Mapping[str, int]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        return sizes.get(node.id)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        left, right = _number(node.left, sizes), _number(node.right, sizes)
+        if left is not None and right is not None:
+            return _OPERATIONS[type(node.op)](left, right)
+    return None

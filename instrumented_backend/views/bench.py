@@ -1,0 +1,166 @@
+"""What the command ``bench`` prints."""
+
+import csv
+import dataclasses
+import io
+import json
+import shutil
+
+from instrumented_backend.bench.records import BenchRecord, BenchRun, GraphBench, Peak
+from instrumented_backend.views.tables import Row, Table, kernel_row
+from instrumented_backend.views.text import render_rows
+
+_UNSTEADY = "unsteady"  # a note of its own has it in the files; the terminal a column
+
+
+def render_bench(run: BenchRun, layout: str) -> str:
+    """``layout`` is "table", "json" (one object) or "csv" (the kernels)."""
+    if layout == "json":
+        return _json(run)
+    rows = [bench_row(record) for record in run.kernels]
+    if layout == "csv":
+        file = io.StringIO()
+        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return file.getvalue()
+    width = shutil.get_terminal_size((80, 24)).columns
+    table = Table(
+        "bench",
+        "Kernels, each timed alone (ms: median; ±: between the quartiles; GB: moved by one launch)",
+        lambda report: [],
+    )
+    rows = [_short(row) for row in rows]
+    parts = [_peak_line(peak) for peak in run.peaks.values()]
+    parts.append(render_rows(table, rows, width, max_rows=len(rows)))
+    parts += [line for graph in run.graphs for line in _graph_lines(graph)]
+    parts += [line for record in run.kernels for line in _error_lines(record)]
+    parts += _note_lines(run.kernels)
+    return "\n".join(part for part in parts if part)
+
+
+def _short(row: Row) -> Row:
+    """What a terminal has room for."""
+    config = row["config"] if not row["chosen"] else None
+    return {
+        "kernel": row["kernel_name"] if config is None else f"{row['kernel_name']} @ {config}",
+        "category": row["kernel_category"],
+        "calls": row["calls"],
+        "ms": _figure(row["ms"], 4),
+        "± %": _figure(row["spread_pct"], 2),
+        "GB": _figure(row["gb"], 3),
+        "GB/s": _figure(row["gb_per_s"], 4),
+        "% of peak": _figure(row["peak_pct"], 3),
+        "GFLOP/s": _figure(row["gflop_per_s"], 4),
+        "regs": row["n_regs"],
+        "spills": row["n_spills"],
+    }
+
+
+def _figure(value: float | None, digits: int) -> str | None:
+    if value is None:
+        return None
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def bench_row(record: BenchRecord) -> Row:
+    """All of a record, with what is asked for first in front."""
+    kernel, timing, peak = record.kernel, record.timing, record.peak
+    ms = None if timing is None else timing.ms
+    spread = None if timing is None or not ms else 100 * (timing.p75_ms - timing.p25_ms) / ms
+    row = {
+        "kernel_name": kernel.kernel_name,
+        "kernel_category": kernel.kernel_category,
+        "calls": kernel.calls,
+        "ms": ms,
+        "spread_pct": spread,
+        "gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
+        "gb_per_s": record.gb_per_s,
+        "peak_pct": record.share_of(peak.gb_per_s if peak else None),
+        "gflop_per_s": record.gflop_per_s,
+        "error": record.error,
+        "ms_min": None if timing is None else timing.min_ms,
+        "ms_p25": None if timing is None else timing.p25_ms,
+        "ms_p75": None if timing is None else timing.p75_ms,
+        "samples": None if timing is None else timing.samples,
+        "peak_gb_per_s": peak.gb_per_s if peak else None,
+        "peak_source": peak.source if peak else None,
+        "copy_gb_per_s": peak.copy_gb_per_s if peak else None,
+        "copy_pct": record.share_of(peak.copy_gb_per_s if peak else None),
+        "n_regs": record.n_regs,
+        "n_spills": record.n_spills,
+        "shared_bytes": record.shared_bytes,
+        "config": record.config,
+        "chosen": record.chosen,
+    }
+    fields = {name: value for name, value in kernel_row(kernel).items() if name not in _OF_A_RUN}
+    notes = "; ".join([*record.notes, *kernel.notes]) or None
+    fields = {name: value for name, value in fields.items() if name not in row}
+    return {**row, **fields, "notes": notes}
+
+
+_OF_A_RUN = ("moved_gb", "device_calls", "device_time_us", "device_time_total_us")
+
+
+def _peak_line(peak: Peak) -> str:
+    line = f"{peak.device_name}: copies {peak.copy_gb_per_s:.4g} GB/s (measured)"
+    if peak.datasheet_gb_per_s is not None:
+        line += f", datasheet {peak.datasheet_gb_per_s:.4g} GB/s ({peak.datasheet_source})"
+    return f"{line}; shares of peak are of the {peak.source}"
+
+
+def _graph_lines(graph: GraphBench) -> list[str]:
+    lines = []
+    if graph.call is not None:
+        line = f"{graph.path}: the compiled call takes {graph.call.ms:.4g} ms"
+        if graph.kernels_ms is not None:
+            share = 100 * graph.kernels_ms / graph.call.ms
+            line += f", its kernels and externs {graph.kernels_ms:.4g} ms ({share:.1f} %)"
+        lines.append(line)
+    if graph.error is not None:
+        lines.append(f"{graph.path}: {graph.error}")
+    return lines
+
+
+def _error_lines(record: BenchRecord) -> list[str]:
+    if record.error is None:
+        return []
+    config = "" if record.config is None else f" @ {record.config}"
+    return [f"not timed: {record.kernel.kernel_name}{config}: {record.error}"]
+
+
+def _note_lines(records: list[BenchRecord]) -> list[str]:
+    """The notes about the figures, each once with the kernels that it is about."""
+    lines = []
+    for record in records:
+        notes = [note for note in record.notes if not note.startswith(_UNSTEADY)]
+        lines += [f"{record.kernel.kernel_name}: {note}" for note in notes]
+    return list(dict.fromkeys(lines))
+
+
+def _json(run: BenchRun) -> str:
+    document = {
+        "schema_version": 1,
+        "interrupted": run.interrupted,
+        "peaks": [
+            {**dataclasses.asdict(peak), "compared_with": peak.source}
+            for peak in run.peaks.values()
+        ],
+        "graphs": [dataclasses.asdict(graph) for graph in run.graphs],
+        "kernels": [
+            {
+                **{
+                    name: value for name, value in bench_row(record).items() if name != "graph_path"
+                },
+                **{
+                    name: value
+                    for name, value in vars(record.kernel).items()
+                    if name not in (*_OF_A_RUN, "gb_per_s", "peak_pct")
+                },
+                "notes": [*record.notes, *record.kernel.notes],
+            }
+            for record in run.kernels
+        ],
+        "left_out": run.left_out,
+    }
+    return json.dumps(document, indent=1)

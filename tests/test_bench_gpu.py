@@ -1,0 +1,180 @@
+"""The benchmark on a GPU, against torch.profiler, ``do_bench`` by hand, and a large copy."""
+
+import json
+import statistics
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kernel_data import ARCHIVE
+
+pytestmark = pytest.mark.gpu
+
+TOOL = (sys.executable, "-m", "instrumented_backend", "bench")
+
+# The steps of a 2-layer GPT-2, with plain Inductor; then each kernel's median time in a trace.
+TRAINING = """
+import collections, json, statistics, sys
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+torch.manual_seed(0)
+config = GPT2Config(n_layer=2, use_cache=False, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)
+model = GPT2LMHeadModel(config).cuda().train()
+ids = torch.randint(0, 50257, (8, 1024), device="cuda")
+compiled = torch.compile(model, backend="inductor")
+
+def step():
+    compiled(input_ids=ids, labels=ids).loss.backward()
+
+for _ in range(3):
+    step()
+torch.cuda.synchronize()
+with torch.profiler.profile() as profile:
+    for _ in range(20):
+        step()
+    torch.cuda.synchronize()
+times = collections.defaultdict(list)
+for event in profile.events():
+    if event.device_type == torch.autograd.DeviceType.CUDA and event.name.startswith("triton_"):
+        times[event.name].append(event.time_range.elapsed_us() / 1e3)
+json.dump({name: ms for name, ms in times.items()}, open(sys.argv[1], "w"))
+"""
+
+
+def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    import os
+
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=1200, env={**os.environ, **environment}
+    )
+
+
+def bench(*arguments: str) -> dict[str, Any]:
+    done = run(*TOOL, *arguments, "--json")
+    assert done.returncode == 0, done.stderr
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+@pytest.fixture(scope="module")
+def gpt2(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[float]]]:
+    """The cache that the training left, and each kernel's times in ms in a trace of it."""
+    folder = tmp_path_factory.mktemp("gpt2")
+    times = folder / "times.json"
+    cache = folder / "cache"
+    done = run(sys.executable, "-c", TRAINING, str(times), TORCHINDUCTOR_CACHE_DIR=str(cache))
+    assert done.returncode == 0, done.stderr
+    return cache, json.loads(times.read_text())
+
+
+@pytest.fixture(scope="module")
+def benched(gpt2: tuple[Path, dict[str, list[float]]]) -> dict[str, Any]:
+    return bench(str(gpt2[0]))
+
+
+def test_as_in_the_training_run(
+    gpt2: tuple[Path, dict[str, list[float]]], benched: dict[str, Any]
+) -> None:
+    """Within 10 % of the trace where the working set exceeds L2; else a note says why not."""
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for row in benched["kernels"]:
+        by_name.setdefault(row["kernel_name"], []).append(row)
+    (peak,) = benched["peaks"]
+    compared = 0
+    for name, times in gpt2[1].items():
+        rows = by_name[name]
+        if len(rows) > 1:
+            continue  # of several shapes, or of two graphs: the trace does not tell them apart
+        (row,) = rows
+        if row["total_bytes"] > peak["cache_bytes"]:
+            assert row["ms"] == pytest.approx(statistics.median(times), rel=0.1), name
+            compared += 1
+        else:
+            assert any("timed with cold caches" in note for note in row["notes"]), name
+    assert compared
+
+
+def test_every_kernel_has_its_figures(benched: dict[str, Any]) -> None:
+    for row in benched["kernels"]:
+        if row["calls"] == 0:
+            continue
+        assert row["error"] is None and row["ms"] > 0, row["kernel_name"]
+        if row["language"] == "triton":
+            assert row["n_regs"] > 0 and row["n_spills"] >= 0 and row["shared_bytes"] >= 0
+            assert "num_warps" in row["config"]
+        if row["copy_pct"] is not None and row["copy_pct"] > 105:
+            assert any("faster than" in note for note in row["notes"])
+
+
+# One large kernel: 2 x 268 MB read, 268 MB written.
+POINTWISE = """
+import torch
+x, y = (torch.randn(1 << 26, device="cuda") for _ in range(2))
+torch.compile(lambda x, y: x * 2 + y, backend="inductor")(x, y)
+"""
+
+BY_HAND = """
+import json, sys
+import torch
+from triton.testing import do_bench
+x, y = (torch.randn(1 << 26, device="cuda") for _ in range(2))
+compiled = torch.compile(lambda x, y: x * 2 + y, backend="inductor")
+compiled(x, y)
+from torch._inductor.codecache import PyCodeCache
+(module,) = [module for module in PyCodeCache.modules if hasattr(module, "call")]
+(kernel,) = [value for value in vars(module).values() if hasattr(value, "launchers")]
+out = torch.empty_like(x)
+stream = torch.cuda.current_stream().cuda_stream
+run = lambda: kernel.run(x, y, out, x.numel(), stream=stream)
+print(json.dumps(do_bench(run, return_mode="median")))
+"""
+
+
+def test_a_large_pointwise_kernel(tmp_path: Path) -> None:
+    """At least 90 % of a copy's bandwidth, and within 5 % of ``do_bench`` called by hand."""
+    cache = str(tmp_path / "cache")
+    assert run(sys.executable, "-c", POINTWISE, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
+    (row,) = bench(cache)["kernels"]
+    assert row["total_bytes"] == 3 * 4 << 26
+    assert 90 <= row["copy_pct"] <= 105
+    by_hand = run(sys.executable, "-c", BY_HAND, TORCHINDUCTOR_CACHE_DIR=cache)
+    assert row["ms"] == pytest.approx(json.loads(by_hand.stdout.splitlines()[-1]), rel=0.05)
+
+
+def test_all_configs(tmp_path: Path) -> None:
+    """Several, where the autotuner tried several; one of them is the chosen one."""
+    cache = str(tmp_path / "cache")
+    program = POINTWISE.replace("x * 2 + y", "x.view(8192, -1).softmax(-1)")
+    assert run(sys.executable, "-c", program, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
+    rows = bench(cache, "--all-configs")["kernels"]
+    names = {row["kernel_name"] for row in rows}
+    for name in names:
+        mine = [row for row in rows if row["kernel_name"] == name]
+        assert sum(row["chosen"] for row in mine) == 1
+        assert len({row["config"] for row in mine}) == len(mine)
+    assert len(rows) > len(names)
+
+
+def test_recorded_modules(tmp_path: Path) -> None:
+    """Made with torch 2.11 on an H100: each graph's kernels have a time or a reason."""
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    document = bench(str(tmp_path / "plain"))
+    assert all(row["ms"] or row["error"] for row in document["kernels"])
+    for row in document["kernels"]:
+        if row["path"] is not None and row["calls"]:
+            assert row["error"] is None, (row["kernel_name"], row["error"])
+
+
+def test_profile_report(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    assert run(sys.executable, "-c", POINTWISE, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
+    done = run(*TOOL, cache, "--profile")
+    assert "== triton_pointwise category kernels ==" in done.stdout
+    (busy,) = [line for line in done.stdout.splitlines() if line.startswith("Percent of time when")]
+    assert "when CUDA is busy: " in busy
+    assert 50 < float(busy.split(": ")[1].split("%")[0]) <= 100

@@ -1,0 +1,84 @@
+"""Index checks in kernels' sources, written out by hand in the forms that Inductor gives them."""
+
+from kernel_data import modules
+
+from instrumented_backend.kernels.index_bounds import IndexBound, evaluate, index_bounds
+from instrumented_backend.kernels.parse import GraphSource
+
+TRITON = """
+    tmp0 = tl.load(in_ptr0 + (x1), None, eviction_policy='evict_last')
+    tmp10 = tl.load(in_ptr2 + (x0), None)
+    tmp1 = tl.full([XBLOCK], 2, tl.int32)
+    tmp2 = tmp0 + tmp1
+    tmp3 = tl.full([XBLOCK], 50257, tl.int32)
+    tmp4 = tmp2 + tmp3
+    tmp5 = tmp2 < 0
+    tmp6 = tl.where(tmp5, tmp4, tmp2)
+    tl.device_assert((0 <= tmp6) & (tmp6 < 50257), "index out of bounds: 0 <= tmp6 < 50257")
+    tmp7 = tl.load(in_ptr1 + (x0 + 768*tmp6), None)
+"""
+
+CPP = """
+extern "C" void kernel(const int64_t* in_ptr0, const float* in_ptr1, float* out_ptr0) {
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+    auto tmp1 = 7L;
+    auto tmp9 =
+    [&]
+    {
+        __at_align__ std::array<int64_t, 16> tmpbuf;
+        tmp0.store(tmpbuf.data(), static_cast<int64_t>(8L));
+        return tmpbuf;
+    }
+    ()
+    ;
+    AOTI_TORCH_CHECK((0 <= tmp9) & (tmp9 < 100L), "index out of bounds: 0 <= tmp9[x1] < 100L");
+    auto tmp12 = in_ptr1[static_cast<int64_t>(x1 + 16L*tmp9[x1])];
+    auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];
+    TORCH_CHECK(tmp0 < ks0, "index out of bounds: tmp0 < ks0");
+}
+"""
+
+
+def test_triton_offsets_lower_the_bound() -> None:
+    # 50257 rows, and 2 is added to the index: 0 to 50254 are valid. Floats are no indices here.
+    found = index_bounds(TRITON, ["in_ptr0", "in_ptr1", "in_ptr2"])
+    assert found == {"in_ptr0": [IndexBound("50257", 2)]}
+    assert found["in_ptr0"][0].values({}) == 50255
+
+
+def test_cpp_through_a_lambda_and_a_symbol() -> None:
+    found = index_bounds(CPP, ["in_ptr0", "in_ptr1", "out_ptr0"])
+    assert found == {"in_ptr0": [IndexBound("100", 0), IndexBound("ks0", 0)]}
+    assert found["in_ptr0"][1].values({"ks0": 12}) == 12
+    assert found["in_ptr0"][1].values({}) is None
+
+
+def test_a_bound_is_never_below_one_value() -> None:
+    assert IndexBound("3", 5).values({}) == 1
+
+
+def test_nothing_to_find() -> None:
+    assert index_bounds("tmp0 = tl.load(in_ptr0 + (x0), xmask)", ["in_ptr0"]) == {}
+    assert index_bounds(TRITON, []) == {}
+
+
+def test_evaluate() -> None:
+    assert evaluate("2*ks0 + 1", {"ks0": 5}) == 11
+    assert evaluate("static_cast<int64_t>(64L)", {}) == 64
+    assert evaluate("ks1", {"ks0": 5}) is None
+    assert evaluate("ks0 // 0", {"ks0": 5}) is None
+    assert evaluate("f(2)", {}) is None and evaluate("(", {}) is None
+
+
+def test_generated_kernels() -> None:
+    """conv_bn: a loss over 10 classes, and the 4 places in a pooling window."""
+    found = {}
+    for graph in ("graph1", "graph2"):
+        source = GraphSource(modules()[f"plain/conv_bn.{graph}.py"])
+        found[graph] = {
+            bound.values({})
+            for name, text in source.sources.items()
+            for bounds in index_bounds(text, source.facts(name).accesses).values()
+            for bound in bounds
+        }
+    assert found == {"graph1": {10}, "graph2": {4}}
