@@ -342,9 +342,9 @@ def _tensor(arguments: list[ast.expr], keywords: list[ast.keyword]) -> TensorSpe
 
 def _sparse(values: list[Any]) -> SparseSpec:
     match values:
-        case [list() as shape, DtypeName(dtype), TorchName(layout), bool(coalesced), *rest] if all(
-            isinstance(nnz, int) and nnz >= 0 for nnz in rest[:1]
-        ) and len(rest) <= 1:
+        case [list() as shape, DtypeName(dtype), TorchName(layout), bool(coalesced), *rest] if (
+            all(isinstance(nnz, int) and nnz >= 0 for nnz in rest[:1]) and len(rest) <= 1
+        ):
             return SparseSpec(_sizes(shape), dtype, layout, coalesced, *rest)
     raise _Wrong("a sparse tensor is ST([sizes], dtype, torch.layout, is_coalesced, nnz)")
 

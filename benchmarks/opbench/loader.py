@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from opbench.input_log import Inputs, InputLogError, Log, read_log
+from opbench.input_log import InputLogError, Inputs, Log, read_log
 from opbench.operators import UnknownOperator, find_operator
 from opbench.tensors import make_arguments
 

@@ -48,9 +48,7 @@ def make_arguments(
     def make(name: str, value: Any, place: int | None = None) -> Any:
         match value:
             case TensorSpec():
-                return random_tensor(
-                    value, special.get((name, place), Fill()), device, generator
-                )
+                return random_tensor(value, special.get((name, place), Fill()), device, generator)
             case SparseSpec():
                 raise CannotMake("sparse inputs, which Inductor does not compile")
             case DtypeName(short):
@@ -142,7 +140,7 @@ def _values(
 ) -> torch.Tensor:
     options: dict[str, Any] = {"device": device, "generator": generator}
     if dtype == torch.bool:
-        return torch.randint(0, 2, (count,), **options).to(torch.bool)
+        return torch.randint(0, 2, (count,), dtype=torch.uint8, **options).view(torch.bool)
     if dtype.is_complex:
         real = torch.complex64 if dtype == torch.complex32 else dtype
         return torch.randn(count, dtype=real, **options).to(dtype)
@@ -155,9 +153,7 @@ def _values(
     return values.abs_().add_(0.1) if fill.positive else values
 
 
-def _ordered(
-    spec: TensorSpec, fill: Fill, device: str, generator: torch.Generator
-) -> torch.Tensor:
+def _ordered(spec: TensorSpec, fill: Fill, device: str, generator: torch.Generator) -> torch.Tensor:
     options: dict[str, Any] = {"device": device, "generator": generator}
     shape, count = spec.shape, math.prod(spec.shape)
     if fill.true_count is not None:
@@ -181,7 +177,7 @@ def _ordered(
 
 def to_channels_last(value: Any) -> Any:
     """4-dimensional tensors among the arguments in channels-last memory format."""
-    return _map_tensors(
+    return map_tensors(
         lambda tensor: tensor.to(memory_format=torch.channels_last) if tensor.ndim == 4 else tensor,
         value,
     )
@@ -199,21 +195,40 @@ def clone(value: Any) -> Any:
         memory = tensor.as_strided((length,), (1,)).clone()
         return memory.as_strided(tensor.shape, tensor.stride())
 
-    return _map_tensors(copy, value)
+    return map_tensors(copy, value)
 
 
 def tensors_in(value: Any) -> list[torch.Tensor]:
     """The tensors among arguments or results, in order."""
     found: list[torch.Tensor] = []
-    _map_tensors(lambda tensor: found.append(tensor) or tensor, value)  # type: ignore[func-returns-value]
+    map_tensors(lambda tensor: found.append(tensor) or tensor, value)  # type: ignore[func-returns-value]
     return found
 
 
-def _map_tensors(change: Callable[[torch.Tensor], Any], value: Any) -> Any:
+def map_specs(change: Callable[[TensorSpec], Any], value: Any) -> Any:
+    """Arguments of a log on the CPU: each strided tensor replaced, and names by what they name."""
+    match value:
+        case TensorSpec():
+            return change(value)
+        case DtypeName(short):
+            return torch_dtype(short)
+        case TorchName(attribute):
+            return getattr(torch, attribute)
+        case "cuda":
+            return "cpu"
+        case list() | tuple():
+            return type(value)([map_specs(change, item) for item in value])
+        case dict():
+            return {key: map_specs(change, item) for key, item in value.items()}
+    return value
+
+
+def map_tensors(change: Callable[[torch.Tensor], Any], value: Any) -> Any:
+    """Arguments or results with each tensor replaced."""
     if isinstance(value, torch.Tensor):
         return change(value)
     if isinstance(value, list | tuple):
-        return type(value)([_map_tensors(change, item) for item in value])
+        return type(value)([map_tensors(change, item) for item in value])
     if isinstance(value, dict):
-        return {key: _map_tensors(change, item) for key, item in value.items()}
+        return {key: map_tensors(change, item) for key, item in value.items()}
     return value
