@@ -14,10 +14,10 @@ from opbench.results import Timing
 
 Function = Callable[[], Any]
 
-_ROUNDS = 9  # blocks of each function in one repeat, where they fit into
+_ROUNDS = {"cpu": 9, "cuda": 3}  # blocks of each function in one repeat, where they fit into
 _REPEAT_MS = 1500
 _BLOCK_MS = 4
-_GPU_WARMUP_MS, _GPU_BLOCK_MS = 5, 20
+_GPU_WARMUP_MS, _GPU_BLOCK_MS = 2, 10
 
 
 def time_all(functions: dict[str, Function], repeats: int, device: str) -> dict[str, Timing]:
@@ -27,9 +27,9 @@ def time_all(functions: dict[str, Function], repeats: int, device: str) -> dict[
     else:
         for function in functions.values():
             function()  # and its memory is there
-    rounds = 1 if device == "cuda" else _rounds(functions)
+    rounds = _rounds(functions, device)
     medians: dict[str, list[float]] = {name: [] for name in functions}
-    blocks: dict[str, list[float]] = {name: [] for name in functions}
+    everything: dict[str, list[float]] = {name: [] for name in functions}
     order = list(functions)
     for _ in range(repeats):
         found: dict[str, list[float]] = {name: [] for name in functions}
@@ -38,35 +38,35 @@ def time_all(functions: dict[str, Function], repeats: int, device: str) -> dict[
                 found[name] += _block_us(functions[name], device)
             order.reverse()  # so that none always follows the same
         for name, times in found.items():
-            medians[name].append(times[0] if device == "cuda" else statistics.median(times))
-            blocks[name] += times
+            medians[name].append(statistics.median(times))
+            everything[name] += times
     return {
-        name: Timing(
-            statistics.median(medians[name]),
-            *(
-                statistics.quantiles(blocks[name], n=4)[::2]
-                if len(blocks[name]) > 1
-                else blocks[name] * 2
-            ),
-        )
+        name: Timing(statistics.median(medians[name]), *_quartiles(everything[name]))
         for name in functions
     }
 
 
-def _rounds(functions: dict[str, Function]) -> int:
-    once_us = [_block_us(function, "cpu")[0] for function in functions.values()]
-    in_ms = sum(max(_BLOCK_MS, time / 1e3) for time in once_us)
-    return max(1, min(_ROUNDS, int(_REPEAT_MS / in_ms)))
+def _quartiles(times: list[float]) -> tuple[float, float]:
+    if len(times) == 1:
+        return times[0], times[0]
+    low, _, high = statistics.quantiles(times, n=4)
+    return low, high
+
+
+def _rounds(functions: dict[str, Function], device: str) -> int:
+    block_ms = _GPU_WARMUP_MS + _GPU_BLOCK_MS if device == "cuda" else _BLOCK_MS
+    once_ms = [_block_us(function, device)[0] / 1e3 for function in functions.values()]
+    # A block that is as short as can be still calls twice: the first time is not counted.
+    in_ms = sum(max(block_ms, 2 * time) for time in once_ms)
+    return max(1, min(_ROUNDS[device], int(_REPEAT_MS / in_ms)))
 
 
 def _block_us(function: Function, device: str) -> list[float]:
-    """The median first; on a GPU the quartiles of the block follow it."""
+    """Microseconds: on a GPU of each call in the block, on a CPU their median."""
     if device == "cuda":
         from triton.testing import do_bench
 
-        times = do_bench(
-            function, warmup=_GPU_WARMUP_MS, rep=_GPU_BLOCK_MS, quantiles=(0.5, 0.25, 0.75)
-        )
+        times = do_bench(function, warmup=_GPU_WARMUP_MS, rep=_GPU_BLOCK_MS, return_mode="all")
         return [1e3 * time for time in times]
     from torch._inductor.runtime.benchmarking import benchmarker
 

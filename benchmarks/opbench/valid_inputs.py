@@ -90,30 +90,12 @@ def _advanced(written: bool) -> Callable[[Arguments], Fills]:
                 found["indices", place] = Fill(true_count=count)
                 dim += len(index.shape)
                 continue
-            # Two equal writes need equal indices in all dimensions: the largest avoids them.
-            largest = shape[dim] == max(shape[: len(named["indices"])], default=0)
-            unique = written and largest and math.prod(index.shape) <= shape[dim]
             if shape[dim] < 1:
                 raise ValueError(f"no index is valid for dimension {dim}: its size is 0")
-            found["indices", place] = Fill(0, shape[dim], unique_dim=-1 if unique else None)
-            dim += 1
-                continue
-            if index.dtype in ("b8", "u8"):
-                count = None
-                if written and values is not None and values.shape and values.shape[0] != 1:
-                    count = values.shape[0]
-                found["indices", place] = Fill(true_count=count)
-                dim += len(index.shape)
-                continue
-            # Two equal writes need equal indices in all dimensions: the largest avoids them.
-            largest = shape[dim] == max(shape[: len(named["indices"])], default=0)
+            # Two writes to one place need equal indices in all dimensions: the largest differs.
+            largest = shape[dim] == max(shape[: len(named["indices"])])
             unique = written and largest and math.prod(index.shape) <= shape[dim]
-            found |= {
-                ("indices", place): fill
-                for fill in _one(
-                    f"indices[{place}]", shape[dim], unique_dim=-1 if unique else None
-                ).values()
-            }
+            found["indices", place] = Fill(0, shape[dim], unique_dim=-1 if unique else None)
             dim += 1
         return found
 
