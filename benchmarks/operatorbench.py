@@ -9,18 +9,20 @@ they come to what the machine reaches. Exit code 1 if a sample failed, 2 for a w
 """
 
 import contextlib
+import signal
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from opbench.input_log import InputLogError
+from opbench.input_log import RENAMED, InputLogError
 from opbench.results import (
     Journal,
     ResultsError,
@@ -63,6 +65,7 @@ def plan(
     else:
         loader = loaders.OperatorInputsLoader(source)
     found = Plan([], {})
+    op = RENAMED.get(op, op)
     if op != ALL and op not in loader.operator_db:
         raise click.BadParameter(_not_there(op, list(loader.operator_db)), param_hint="--op")
     for name in loader.operator_db if op == ALL else [op]:
@@ -187,7 +190,7 @@ def list_operators(source: Path | None, suite: str, device: str) -> str:
     return "\n".join(lines)
 
 
-@click.command(epilog="Times, bytes and shares of peak are explained in benchmarks/README.md.")
+@click.command()
 @click.option(
     "--suite",
     type=click.Choice(SUITES),
@@ -343,6 +346,7 @@ def main(
     started = datetime.now(UTC)
     begin = time.monotonic()
     stopped = False
+    signal.signal(signal.SIGTERM, _as_keyboard_interrupt)
     try:
         worker.start()
         for sample in measure_all(planned.tasks, done, worker, journal, names, timeout):
@@ -375,6 +379,10 @@ def main(
     if stopped:
         sys.exit(130)
     sys.exit(any(sample.complaint for sample in run.samples))
+
+
+def _as_keyboard_interrupt(number: int, frame: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 def write(run: Run, out: Path, stem: str, timings: str | None) -> Iterator[Path]:

@@ -46,7 +46,7 @@ _TORCH_NAMES = {
 }
 _OPERATOR = re.compile(r"Operator: ([A-Za-z_]\w*\.\w+\.\w+)")
 _COUNTED = re.compile(r"cnt: (\d{1,15}), (.+)")
-_RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
+RENAMED = {"aten.sum.SymInt": "aten.sum.dim_IntList"}
 
 
 class InputLogError(ValueError):
@@ -164,13 +164,15 @@ def read_log(path: Path) -> Log:
     log: Log = {}
     operator = None
     for number, line in _lines(path):
+        if not line:
+            continue
         try:
             if line.startswith("Operator:"):
                 operator = _operator(line)
                 log.setdefault(operator, {})
             elif operator is None:
                 raise _Wrong("expected 'Operator: <namespace>.<name>.<overload>' first")
-            elif line:
+            else:
                 inputs, count = _counted(line)
                 text = str(inputs)
                 _, before = log[operator].get(text, (inputs, 0))
@@ -219,7 +221,7 @@ def _operator(line: str) -> str:
             f"{_shown(line)} names no operator; expected 'Operator: aten.add.Tensor', "
             "with the overload"
         )
-    return _RENAMED.get(match[1], match[1])
+    return RENAMED.get(match[1], match[1])
 
 
 def _counted(line: str) -> tuple[Inputs, int]:

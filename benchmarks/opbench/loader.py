@@ -10,7 +10,6 @@ from opbench.input_log import InputLogError, Inputs, Log, read_log
 from opbench.operators import UnknownOperator, find_operator
 from opbench.tensors import make_arguments
 
-SUITES = ("timm", "huggingface", "torchbench")
 INPUTS_FOLDER = Path(__file__).parents[1] / "operator_inputs"
 
 Operator = torch._ops.OpOverload | str

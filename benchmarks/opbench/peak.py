@@ -10,7 +10,7 @@ from opbench.results import Peak
 from opbench.tensors import short_name
 from opbench.timing import time_all
 
-_REPEATS = 5
+_REPEATS = 1  # of several rounds
 _COPY_BYTES = {"cpu": 256_000_000, "cuda": 2_000_000_000}
 _SIDE = {"cpu": 1024, "cuda": 8192}
 

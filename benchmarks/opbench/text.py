@@ -16,13 +16,14 @@ from opbench.results import (
 )
 
 WIDTH = 80
-_NAME_WIDTH = 33
+_NARROWEST_NAME = 20
+_GAP = 2  # between columns
 
 
 def operator_block(result: OperatorResult, backends: Sequence[str]) -> str:
     """What is printed when an operator is done: its name, and the quantiles of each speedup."""
-    timed, every = len(result.timed), len(result.samples)
-    lines = [f"{result.operator}: {timed} of {every} sample{'s' * (every != 1)} timed"]
+    of = _count(len(result.samples), "sample")
+    lines = [f"{result.operator}: {len(result.timed)} of {of} timed"]
     for backend in backends[1:]:
         values = result.speedups(backend)
         if values:
@@ -42,13 +43,13 @@ def summary(run: Run) -> str:
     parts = [_table(results, run.settings["backends"])] if results else []
     parts.append(_legend(run))
     if run.skipped_operators:
-        lines = [f"not measured ({len(run.skipped_operators)} operators):"]
+        lines = [f"not measured ({_count(len(run.skipped_operators), 'operator')}):"]
         for name, reason in run.skipped_operators.items():
             lines += _wrap(f"{name}: {reason}", "  ")
         parts.append("\n".join(lines))
     wrong = [sample for sample in run.samples if sample.complaint]
     if wrong:
-        lines = [f"failed ({len(wrong)} of {len(run.samples)} samples):"]
+        lines = [f"failed ({len(wrong)} of {_count(len(run.samples), 'sample')}):"]
         for sample in wrong:
             lines += _wrap(f"{sample.operator} sample {sample.sample}: {sample.complaint}", "  ")
         parts.append("\n".join(lines))
@@ -59,21 +60,28 @@ def _table(results: list[OperatorResult], backends: Sequence[str]) -> str:
     first, others = backends[0], backends[1:]
     rows = []
     for result in results:
-        row = [_short(result.operator), len(result.timed)]
+        row = [_bare(result.operator), str(len(result.timed))]
         row.append(_time(_median(result.timed, first, "median_us")))
         for backend in others:
             values = result.speedups(backend)
-            row.append("" if values is None else f"{values[1]:.2f}x")
+            row.append("" if values is None else _factor(values[1]))
         last = backends[-1]
         row.append(_number(_median(result.timed, last, "gb_per_s"), "{:.3g}"))
         row.append(_number(_median(result.timed, last, "pct_of_peak"), "{:.0f}"))
         rows.append(row)
-    headers = ["operator", "n", first, *(_short(name, 12) for name in others), "GB/s", "% peak"]
+    header = ["operator", "n", first, *(_cut(name, 12) for name in others), "GB/s", "% peak"]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
+    widths[0] = max(
+        _NARROWEST_NAME, min(widths[0], WIDTH - sum(widths[1:]) - _GAP * len(widths[1:]))
+    )
+    for row in rows:
+        row[0] = _cut(row[0], widths[0])
+    # The header goes in as a row: as a header, tabulate would pad each column by two.
     return tabulate(
-        rows,
-        headers=headers,
+        [header, ["-" * width for width in widths], *rows],
+        tablefmt="plain",
         disable_numparse=True,
-        colalign=("left", *("right",) * (len(headers) - 1)),
+        colalign=("left", *("right",) * (len(header) - 1)),
     )
 
 
@@ -92,7 +100,7 @@ def _legend(run: Run) -> str:
                 lines += _ratio_lines(run.samples, other, one)
     lines += _wrap(
         f"torch {machine['torch']}, Python {machine['python']}, {machine['device']}, "
-        f"{machine['threads']} thread{'s' * (machine['threads'] != 1)}"
+        f"{_count(machine['threads'], 'thread')}"
     )
     lines += [line for note in run.notes for line in _wrap(note)]
     return "\n".join(lines)
@@ -105,7 +113,7 @@ def _ratio_lines(samples: list[Sample], of: str, to: str) -> list[str]:
     low, median, high = statistics.quantiles(found, n=4)
     return _wrap(
         f"Time of {of} over {to}: median {median:.3f}, quartiles {low:.3f} .. {high:.3f}, "
-        f"{len(found)} samples."
+        f"{_count(len(found), 'sample')}."
     )
 
 
@@ -132,9 +140,20 @@ def _number(value: float | None, form: str) -> str:
     return "" if value is None else form.format(value)
 
 
-def _short(name: str, width: int = _NAME_WIDTH) -> str:
-    name = name.removeprefix("aten.").removesuffix(".default")
+def _factor(value: float) -> str:
+    return f"{value:.2f}x" if value < 100 else f"{value:.0f}x"
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("aten.").removesuffix(".default")
+
+
+def _cut(name: str, width: int) -> str:
     return name if len(name) <= width else name[: width - 3] + "..."
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _wrap(text: str, indent: str = "") -> list[str]:

@@ -44,7 +44,7 @@ def fills(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, An
     found: Fills = {(name, None): Fill(positive=True) for name in _POSITIVE & set(named)}
     name = op._opname.rstrip("_")
     if name in ("bernoulli", "multinomial"):
-        found["self", None] = Fill(probability=True)
+        found["self", None] = found["p", None] = Fill(probability=True)
     if name in _RULES:
         found |= _RULES[name](named)
     return found
