@@ -167,10 +167,10 @@ def measure_all(
         if sample is None:
             progress.starts(task)
             sample = worker.measure(task, timeout)
-            if worker.peak is not None:
-                add_shares(sample, worker.peak)
             journal.append(sample)
             progress.finished()
+        if worker.peak is not None:
+            add_shares(sample, worker.peak)
         yield sample
         of_operator.append(sample)
         if place + 1 == len(tasks) or tasks[place + 1].operator != task.operator:

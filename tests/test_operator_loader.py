@@ -34,7 +34,7 @@ def test_pytorchs_methods() -> None:
     ]
     assert kwargs == {}
     assert list(generator) == []
-    with pytest.raises(KeyError, match="aten.cos.default is not in the log"):
+    with pytest.raises(KeyError, match=r"aten\.cos\.default is not in the log"):
         loader.get_call_frequency("aten.cos.default")
 
 
@@ -51,7 +51,7 @@ def test_merging(tmp_path: Path) -> None:
     assert loader.get_call_frequency(aten.cos.default) == 14
     assert list(loader.get_all_ops()) == [aten.cos.default]
     assert list(loader.unknown_ops()) == ["aten.gone.default"]
-    with pytest.raises(InputLogError, match="no .txt log"):
+    with pytest.raises(InputLogError, match=r"no \.txt log"):
         load_folder(tmp_path / "nowhere")
 
 
@@ -85,7 +85,7 @@ def test_shipped_logs_are_small_and_say_how_they_were_made() -> None:
 
 def test_finding_operators() -> None:
     assert find_operator("aten.add.Tensor") is aten.add.Tensor
-    with pytest.raises(UnknownOperator, match="has the overloads .*Tensor"):
+    with pytest.raises(UnknownOperator, match=r"has the overloads .*Tensor"):
         find_operator("aten.add.Nothing")
     for name in (
         "aten.nothing.default",
