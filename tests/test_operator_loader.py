@@ -7,7 +7,17 @@ import torch
 from opbench.input_log import InputLogError, Inputs, TensorSpec, parse_inputs
 from opbench.loader import INPUTS_FOLDER, OperatorInputsLoader, load_folder
 from opbench.operators import UnknownOperator, find_operator, is_compute, skip_reason
-from opbench.tensors import CannotMake, clone, convert, make_arguments, to_channels_last
+from opbench.tensors import (
+    CannotMake,
+    clone,
+    convert,
+    make_arguments,
+    map_specs,
+    to_channels_last,
+    torch_dtype,
+)
+from opbench.valid_inputs import fills
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 GPT2 = Path(__file__).parent / "data/operator_inputs/GPT2ForSequenceClassification_training.txt"
 aten = torch.ops.aten
@@ -83,6 +93,30 @@ def test_shipped_logs_are_small_and_say_how_they_were_made() -> None:
     assert all(f"{path.parent.name}/{path.name}" in commands for path in logs)
 
 
+def test_shipped_inputs_can_be_called() -> None:
+    """On fake tensors: each shipped sample is one that its operator takes, at two dtypes."""
+    logs = [load_folder(INPUTS_FOLDER / suite) for suite in ("timm", "huggingface", "torchbench")]
+    called = 0
+    for loader in logs:
+        for op in loader.get_all_ops():
+            for inputs, _ in loader.logged_inputs(op)[:15]:
+                for dtype in (torch.float16, torch.float32):
+                    converted = convert(op, inputs, dtype)
+                    fills(op, converted.args, converted.kwargs)
+                    with FakeTensorMode(allow_non_fake_inputs=False):
+                        args, kwargs = map_specs(fake, (converted.args, converted.kwargs))
+                        op(*args, **kwargs)
+                    called += 1
+    assert called > 1000
+
+
+def fake(spec: TensorSpec) -> torch.Tensor:
+    dtype = torch_dtype(spec.dtype)
+    if spec.stride is None:
+        return torch.empty(spec.shape, dtype=dtype)
+    return torch.empty_strided(spec.shape, spec.stride, dtype=dtype)
+
+
 def test_finding_operators() -> None:
     assert find_operator("aten.add.Tensor") is aten.add.Tensor
     with pytest.raises(UnknownOperator, match=r"has the overloads .*Tensor"):
@@ -109,6 +143,8 @@ def test_finding_operators() -> None:
         (aten._cdist_forward.default, None),
         (aten._linalg_eigh.default, None),
         (aten.add_.Tensor, None),
+        (aten.addcdiv_.default, None),
+        (aten.div_.Scalar, None),
         (aten.convolution.default, None),
         (aten.matmul.default, None),
         (aten.index_put_.default, None),
@@ -122,6 +158,7 @@ def test_what_there_is_to_measure(op: torch._ops.OpOverload, reason: str | None)
 def test_data_dependent_shapes_are_for_the_cpu_alone() -> None:
     assert "no CUDA graph" in str(skip_reason(aten.nonzero.default, "cuda"))
     assert "no CUDA graph" not in str(skip_reason(aten.nonzero.default, "cpu"))
+    assert skip_reason(aten.index.Tensor, "cuda") is None  # by masks alone; see `sample`
 
 
 def test_no_inductor_implementation() -> None:

@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+DATA_DEPENDENT = "the shape of its result depends on data: no CUDA graph can hold it"
+
 
 class UnknownOperator(ValueError):
     """This torch has no such operator; the message is one line."""
@@ -70,14 +72,16 @@ def skip_reason(op: torch._ops.OpOverload, device: str) -> str | None:
         return "a constructor: it has no tensor to work on, or uses its shape alone"
     if name in ("new_empty", "new_empty_strided", "resize_", "set_"):
         return "it only allocates"
-    if device == "cuda" and {
-        torch.Tag.data_dependent_output,
-        torch.Tag.dynamic_output_shape,
-    } & set(op.tags):
-        return "the shape of its result depends on data: no CUDA graph can hold it"
+    if device == "cuda" and _gives_any_shape(op) and name != "index":  # which does by masks alone
+        return DATA_DEPENDENT
     if not _has_inductor_implementation(op):
         return "no Inductor implementation: compiled code calls the same ATen kernel"
     return None
+
+
+def _gives_any_shape(op: torch._ops.OpOverload) -> bool:
+    tags = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+    return bool(tags & set(op.tags))
 
 
 def _has_inductor_implementation(op: torch._ops.OpOverload) -> bool:
@@ -86,7 +90,12 @@ def _has_inductor_implementation(op: torch._ops.OpOverload) -> bool:
     from torch._inductor.lowering import lowerings
 
     implicit = torch._C.DispatchKey.CompositeImplicitAutograd
-    forms = (op, op.overloadpacket)  # some are registered for the overload, some for the packet
+    # Some are registered for the overload, some for the packet. Of an operator in place, Inductor
+    # compiles the one that is not.
+    forms: list[object] = [op, op.overloadpacket]
+    if op._schema.is_mutable:
+        functional = getattr(getattr(torch.ops, op.namespace), op._opname.removesuffix("_"), None)
+        forms += [functional, getattr(functional, op._overloadname, None)]
     return op.has_kernel_for_dispatch_key(implicit) or any(
         form in table for form in forms for table in (decompositions, lowerings)
     )

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import instrumented_backend
 from opbench import accuracy, tensors
 from opbench.input_log import Inputs, TensorSpec, parse_inputs
-from opbench.operators import find_operator, is_random
+from opbench.operators import DATA_DEPENDENT, find_operator, is_random
 from opbench.results import FAILED, SKIPPED, Kernel, Sample
 from opbench.task import Settings, Task
 from opbench.timing import time_all
@@ -48,6 +48,8 @@ def _measure(task: Task, settings: Settings) -> Sample:
     dtype = getattr(torch, settings.dtype)
     converted = tensors.convert(op, inputs, dtype)
     notes: list[str] = []
+    if settings.device == "cuda" and op._opname == "index" and _has_mask(converted):
+        return task.record(SKIPPED, DATA_DEPENDENT)
     needed, free = _bytes_needed(op, converted, settings, notes), _bytes_free(settings.device)
     if needed > _MEMORY_SHARE * free:
         return task.record(
@@ -64,6 +66,10 @@ def _measure(task: Task, settings: Settings) -> Sample:
         timed = {name: bind(args, kwargs) for name, bind in functions.items()}
         sample.backends = time_all(timed, settings.repeats, settings.device)
     return sample
+
+
+def _has_mask(inputs: Inputs) -> bool:
+    return any(spec.dtype in ("b8", "u8") for spec in list(tensors.specs(inputs))[1:])
 
 
 # From arguments to a call of the operator with them: nothing but that call is to be timed.

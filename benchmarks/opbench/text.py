@@ -111,9 +111,14 @@ def _ratio_lines(samples: list[Sample], of: str, to: str) -> list[str]:
     if len(found) < 2:
         return []
     low, median, high = statistics.quantiles(found, n=4)
+    added = statistics.median(
+        sample.backends[of].median_us - sample.backends[to].median_us
+        for sample in samples
+        if of in sample.backends and to in sample.backends
+    )
     return _wrap(
-        f"Time of {of} over {to}: median {median:.3f}, quartiles {low:.3f} .. {high:.3f}, "
-        f"{_count(len(found), 'sample')}."
+        f"Time of {of} over {to}: median {median:.3f}, quartiles {low:.3f} .. {high:.3f}; "
+        f"median difference {added:.2f} us; {_count(len(found), 'sample')}."
     )
 
 
