@@ -51,9 +51,7 @@ class Plan:
     skipped: dict[str, str]
 
 
-def plan(
-    source: Path | None, suite: str, op: str, device: str, start_idx: int, max_samples: int
-) -> Plan:
+def plan(source: Path | None, suite: str, op: str, start_idx: int, max_samples: int) -> Plan:
     """Raises `InputLogError`, and click's exceptions for an operator that isn't there."""
     from opbench import loader as loaders
     from opbench.operators import UnknownOperator, find_operator, skip_reason
@@ -70,7 +68,7 @@ def plan(
         raise click.BadParameter(_not_there(op, list(loader.operator_db)), param_hint="--op")
     for name in loader.operator_db if op == ALL else [op]:
         try:
-            reason = skip_reason(find_operator(name), device)
+            reason = skip_reason(find_operator(name))
         except UnknownOperator as error:
             reason = str(error)
         inputs = loader.logged_inputs(name)
@@ -179,9 +177,9 @@ def measure_all(
             of_operator = []
 
 
-def list_operators(source: Path | None, suite: str, device: str) -> str:
+def list_operators(source: Path | None, suite: str) -> str:
     """The operators in the inputs, with samples, calls, and why one would be skipped."""
-    whole = plan(source, suite, ALL, device, 0, 10**9)
+    whole = plan(source, suite, ALL, 0, 10**9)
     lines = []
     for result in by_operator(task.record("ok", "") for task in whole.tasks):
         calls = sum(sample.count for sample in result.samples)
@@ -313,10 +311,10 @@ def main(
     names = tuple(name.strip() for name in backends.split(","))
     try:
         if list_ops:
-            click.echo(list_operators(inp_file, suite, device))
+            click.echo(list_operators(inp_file, suite))
             return
         check_backends(names)
-        planned = plan(inp_file, suite, op, device, start_idx, max_samples)
+        planned = plan(inp_file, suite, op, start_idx, max_samples)
     except InputLogError as error:
         raise click.UsageError(str(error)) from None
     settings = Settings(names, device, dtype, repeats, accuracy_checking, channels_last)

@@ -225,6 +225,12 @@ def test_what_does_not_fit_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert skipped.complaint == skipped.reason
 
 
+def test_a_mask_gives_any_shape() -> None:
+    task = Task("aten.index.Tensor", 0, "((T([4, 2], f16), [T([4], b8)]), {})", 1)
+    skipped = sample_module.measure(task, SETTINGS)
+    assert skipped.status == SKIPPED and "depends on data" in str(skipped.reason)
+
+
 def test_an_inaccurate_backend_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def wrong(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
         return lambda *args: [-result for result in gm(*args)]

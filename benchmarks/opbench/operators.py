@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-DATA_DEPENDENT = "the shape of its result depends on data: no CUDA graph can hold it"
+DATA_DEPENDENT = "the shape of its result depends on data: alone it is not compiled"
 
 
 class UnknownOperator(ValueError):
@@ -59,7 +59,7 @@ def _has_tensor(kind: Any) -> bool:
     )
 
 
-def skip_reason(op: torch._ops.OpOverload, device: str) -> str | None:
+def skip_reason(op: torch._ops.OpOverload) -> str | None:
     """Why there is nothing to compare; None where there is."""
     name = op._opname
     if is_view(op) or name in ("_unsafe_view", "_reshape_alias"):
@@ -72,7 +72,7 @@ def skip_reason(op: torch._ops.OpOverload, device: str) -> str | None:
         return "a constructor: it has no tensor to work on, or uses its shape alone"
     if name in ("new_empty", "new_empty_strided", "resize_", "set_"):
         return "it only allocates"
-    if device == "cuda" and _gives_any_shape(op) and name != "index":  # which does by masks alone
+    if _gives_any_shape(op) and name != "index":  # which does by masks alone
         return DATA_DEPENDENT
     if not _has_inductor_implementation(op):
         return "no Inductor implementation: compiled code calls the same ATen kernel"

@@ -48,7 +48,7 @@ def _measure(task: Task, settings: Settings) -> Sample:
     dtype = getattr(torch, settings.dtype)
     converted = tensors.convert(op, inputs, dtype)
     notes: list[str] = []
-    if settings.device == "cuda" and op._opname == "index" and _has_mask(converted):
+    if op._opname == "index" and _has_mask(converted):
         return task.record(SKIPPED, DATA_DEPENDENT)
     needed, free = _bytes_needed(op, converted, settings, notes), _bytes_free(settings.device)
     if needed > _MEMORY_SHARE * free:
