@@ -259,7 +259,11 @@ def list_operators(source: Path | None, suite: str) -> str:
     type=click.FloatRange(0, min_open=True),
     help="Seconds for one sample, compilation included; after that it counts as failed.",
 )
-@click.option("--resume", is_flag=True, help="Go on where a stopped run with the same options was.")
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="Go on where a stopped run with the same options was; what failed is not tried again.",
+)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
@@ -340,7 +344,8 @@ def main(
     run = Run(
         {**asked, "max_samples": max_samples, "start_idx": start_idx}, {}, planned.skipped, []
     )
-    worker = Worker(settings, out / f"{stem}.log")
+    log = out / f"{stem}.log"  # what compilers and operators print
+    worker = Worker(settings, log)
     started = datetime.now(UTC)
     begin = time.monotonic()
     stopped = False
@@ -356,6 +361,7 @@ def main(
     finally:
         with contextlib.suppress(KeyboardInterrupt):
             worker.stop()
+            _remove_if_empty(log)
     if worker.machine is None or worker.peak is None:
         sys.exit(130)  # stopped before there was anything to show
     run.machine = {
@@ -374,9 +380,16 @@ def main(
     click.echo(f"\n{_duration(run.machine['wall_s'])} for {len(run.samples)} samples; written:")
     for path in write(run, out, stem, f"timings_{label}_{op}{dtype}.txt" if op == ALL else None):
         click.echo(f"  {path}")
+    if log.exists():
+        click.echo(f"  {log}, what compilers and operators printed")
     if stopped:
         sys.exit(130)
     sys.exit(any(sample.complaint for sample in run.samples))
+
+
+def _remove_if_empty(log: Path) -> None:
+    if log.exists() and not log.stat().st_size:
+        log.unlink()
 
 
 def _as_keyboard_interrupt(number: int, frame: object) -> NoReturn:

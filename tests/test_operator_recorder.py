@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import record_operator_inputs
 import torch
+from click.testing import CliRunner
 from opbench.input_log import read_log
+from opbench.loader import INPUTS_FOLDER
 from opbench.recorder import OperatorInputsMode
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -105,3 +108,17 @@ def test_counts_go_on_in_the_same_log(tmp_path: Path) -> None:
     assert recorded_text(second, tmp_path) == (
         "Operator: aten.sin.default\ncnt: 2, ((T([2], f32),), {})\n"
     )
+
+
+def test_a_shipped_architecture(tmp_path: Path) -> None:
+    """ViT-B/16: 64 images of 14² patches and a class token, 12 blocks; written by the command."""
+    done = CliRunner().invoke(record_operator_inputs.main, ["vit_base", "--out", str(tmp_path)])
+    assert done.exit_code == 0, done.output
+    path = tmp_path / "timm" / "vit_base_patch16_224_training.txt"
+    log = read_log(path)
+    linear = "((T([768], f16), T([12608, 768], f16), T([768, 768], f16, stride=(1, 768))), {})"
+    # Tokens: 64 · 197 = 12608. Query, key, value and output of 12 blocks: 48.
+    assert log["aten.addmm.default"][linear][1] == 48
+    assert set(log) == set(read_log(INPUTS_FOLDER / "timm" / path.name))
+    wrong = CliRunner().invoke(record_operator_inputs.main, ["vitamin"])
+    assert wrong.exit_code == 2 and "choose from gpt2" in wrong.output

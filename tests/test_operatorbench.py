@@ -261,6 +261,14 @@ def test_results_of_every_shape(operator: str, text: str) -> None:
     assert (found.status, found.reason, found.accuracy) == (OK, None, {"aot_eager": "ok"})
 
 
+def test_channels_last() -> None:
+    text = "((T([2, 3, 8, 8], f16), T([4, 3, 1, 1], f16), None, [1, 1], [0, 0], [1, 1], False, "
+    task = Task("aten.convolution.default", 0, text + "[0, 0], 1), {})", 1)
+    settings = Settings(("eager", "aot_eager"), "cpu", "float32", 1, True, True)
+    found = sample_module.measure(task, settings)
+    assert (found.status, found.accuracy) == (OK, {"aot_eager": "ok"})
+
+
 # --- Arguments ----------------------------------------------------------------------------------
 
 

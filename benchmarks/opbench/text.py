@@ -1,5 +1,6 @@
 """The results as text, no wider than 80 columns."""
 
+import itertools
 import statistics
 import textwrap
 from collections.abc import Sequence
@@ -94,10 +95,9 @@ def _legend(run: Run) -> str:
         f"or a large matrix product ({_number(machine['peak_gflop_per_s'], '{:.4g}')} GFLOP/s, "
         f"{machine['peak_dtype']}) reached in this run; above 100 % the data fitted in a cache."
     )
-    for one in run.settings["backends"][1:]:
-        for other in run.settings["backends"][1:]:
-            if one < other:
-                lines += _ratio_lines(run.samples, other, one)
+    compiled = sorted(name for name in run.settings["backends"] if name != "eager")
+    for one, other in itertools.combinations(compiled, 2):
+        lines += _ratio_lines(run.samples, other, one)
     lines += _wrap(
         f"torch {machine['torch']}, Python {machine['python']}, {machine['device']}, "
         f"{_count(machine['threads'], 'thread')}"
