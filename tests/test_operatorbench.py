@@ -104,8 +104,8 @@ def test_the_lines_on_stdout(whole: Ran) -> None:
     assert "  aten.split.Tensor: a view: it moves no data" in lines
     assert "failed (1 of 7 samples):" in lines
     assert any("aten.mm.default sample 0: RuntimeError: " in line for line in lines)
-    written = lines[lines.index(next(line for line in lines if "written:" in line)) + 1 :]
-    assert all(Path(line.strip()).exists() for line in written) and len(written) == 3
+    place = next(number for number, line in enumerate(lines) if line.endswith("; written:"))
+    assert [Path(line.strip()).exists() for line in lines[place + 1 : place + 4]] == [True] * 3
     assert whole.err == ""
 
 
