@@ -13,7 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NoReturn
@@ -22,7 +22,8 @@ import click
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from opbench.input_log import RENAMED, InputLogError
+from opbench.input_log import InputLogError
+from opbench.progress import Progress, duration
 from opbench.results import (
     Journal,
     ResultsError,
@@ -39,112 +40,7 @@ from opbench.text import operator_block, summary
 from opbench.worker import Worker, WorkerError
 
 SUITES = ("timm", "huggingface", "torchbench")
-ALL = "all"
 BACKENDS = "eager,inductor,instrumented"
-
-
-@dataclass
-class Plan:
-    """What will be measured, and what will not with the reason."""
-
-    tasks: list[Task]
-    skipped: dict[str, str]
-
-
-def plan(source: Path | None, suite: str, op: str, start_idx: int, max_samples: int) -> Plan:
-    """Raises `InputLogError`, and click's exceptions for an operator that isn't there."""
-    from opbench import loader as loaders
-    from opbench.operators import UnknownOperator, find_operator, skip_reason
-
-    if source is None:
-        loader = loaders.load_folder(loaders.INPUTS_FOLDER / suite)
-    elif source.is_dir():
-        loader = loaders.load_folder(source)
-    else:
-        loader = loaders.OperatorInputsLoader(source)
-    found = Plan([], {})
-    op = RENAMED.get(op, op)
-    if op != ALL and op not in loader.operator_db:
-        raise click.BadParameter(_not_there(op, list(loader.operator_db)), param_hint="--op")
-    for name in loader.operator_db if op == ALL else [op]:
-        try:
-            reason = skip_reason(find_operator(name))
-        except UnknownOperator as error:
-            reason = str(error)
-        inputs = loader.logged_inputs(name)
-        if reason is None and start_idx >= len(inputs):
-            reason = f"it has {len(inputs)} samples; --start-idx {start_idx} is past the last"
-        if reason is not None:
-            found.skipped[name] = reason
-            continue
-        for index in range(start_idx, min(start_idx + max_samples, len(inputs))):
-            sample, count = inputs[index]
-            found.tasks.append(Task(name, index, str(sample), count))
-    return found
-
-
-def _not_there(op: str, names: list[str]) -> str:
-    packet = op.rpartition(".")[0] if op.count(".") > 1 else op
-    near = [name for name in names if name.startswith((packet + ".", "aten." + op + "."))]
-    hint = f"; it has {', '.join(near)}" if near else "; --list-ops names those that are"
-    return f"{op} is not among the inputs{hint}"
-
-
-def check_backends(names: tuple[str, ...]) -> None:
-    """Raises click.BadParameter, naming what there is."""
-    import torch._dynamo
-
-    import instrumented_backend  # noqa: F401  # makes its name known
-
-    known = ["eager", *torch._dynamo.list_backends(exclude_tags=())]
-    for name in names:
-        if name not in known:
-            raise click.BadParameter(
-                f"{name!r}; choose from {', '.join(sorted(set(known)))}", param_hint="--backends"
-            )
-    if len(names) < 2 or len(set(names)) < len(names):
-        raise click.BadParameter(
-            "at least two different ones; the first is what the others are compared with",
-            param_hint="--backends",
-        )
-
-
-@dataclass
-class Progress:
-    """A line on stderr that says what runs and how long it will take; nothing where none reads."""
-
-    total: int
-    done: int = 0
-    _started: float = 0.0
-    _measured: int = 0
-
-    def __post_init__(self) -> None:
-        self._started = time.monotonic()
-        self._shown = sys.stderr.isatty()
-
-    def starts(self, task: Task) -> None:
-        left = ""
-        if self._measured:
-            seconds = (time.monotonic() - self._started) / self._measured
-            left = f", {_duration(seconds * (self.total - self.done))} left"
-        self._show(f"[{self.done + 1}/{self.total}] {task.operator} sample {task.sample}{left}")
-
-    def finished(self) -> None:
-        self.done += 1
-        self._measured += 1
-
-    def clear(self) -> None:
-        self._show("")
-
-    def _show(self, text: str) -> None:
-        if self._shown:
-            click.echo("\r\033[K" + text[:79], err=True, nl=False)
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
 
 
 def measure_all(
@@ -177,17 +73,6 @@ def measure_all(
             of_operator = []
 
 
-def list_operators(source: Path | None, suite: str) -> str:
-    """The operators in the inputs, with samples, calls, and why one would be skipped."""
-    whole = plan(source, suite, ALL, 0, 10**9)
-    lines = []
-    for result in by_operator(task.record("ok", "") for task in whole.tasks):
-        calls = sum(sample.count for sample in result.samples)
-        lines.append(f"{result.operator}: {len(result.samples)} samples, {calls} calls")
-    lines += [f"{name}: skipped: {reason}" for name, reason in whole.skipped.items()]
-    return "\n".join(lines)
-
-
 @click.command()
 @click.option(
     "--suite",
@@ -196,7 +81,9 @@ def list_operators(source: Path | None, suite: str) -> str:
     show_default=True,
     help="The shipped inputs: those of models of this kind.",
 )
-@click.option("--op", default=ALL, show_default=True, help="An overload, aten.add.Tensor, or all.")
+@click.option(
+    "--op", default="all", show_default=True, help="An overload, aten.add.Tensor, or all."
+)
 @click.option(
     "--dtype",
     type=click.Choice(["float16", "bfloat16", "float32"]),
@@ -306,7 +193,9 @@ def main(
     Each sample is compiled and timed in a process that is killed if it hangs. What failed is listed
     at the end with its reason, and makes the exit code 1.
     """
+    # Here and not at the top: torch takes seconds, and --help has no need of it.
     import torch
+    from opbench.plan import ALL, check_backends, list_operators, plan
 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
@@ -357,7 +246,7 @@ def main(
     except KeyboardInterrupt:
         stopped = True
     except WorkerError as error:
-        raise click.ClickException(str(error)) from None
+        raise click.ClickException(f"{error}; --resume goes on from here") from None
     finally:
         with contextlib.suppress(KeyboardInterrupt):
             worker.stop()
@@ -377,7 +266,7 @@ def main(
             f"Stopped after {len(run.samples)} of {len(planned.tasks)} samples; --resume goes on."
         )
     click.echo("\n" + summary(run))
-    click.echo(f"\n{_duration(run.machine['wall_s'])} for {len(run.samples)} samples; written:")
+    click.echo(f"\n{duration(run.machine['wall_s'])} for {len(run.samples)} samples; written:")
     for path in write(run, out, stem, f"timings_{label}_{op}{dtype}.txt" if op == ALL else None):
         click.echo(f"  {path}")
     if log.exists():

@@ -42,9 +42,7 @@ class Worker:
         ours, theirs = Pipe()
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join(
-                [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-            ).rstrip(os.pathsep),
+            "PYTHONPATH": os.pathsep.join(filter(None, [*_FOLDERS, os.environ.get("PYTHONPATH")])),
         }
         for name, value in _ENVIRONMENT.items():
             environment.setdefault(name, value)
@@ -61,8 +59,7 @@ class Worker:
         theirs.close()
         self._connection = ours
         self._left = _SAMPLES_A_PROCESS
-        ours.send((self._settings, self.peak is None))
-        answer = self._answer(STARTUP_TIMEOUT_S)
+        answer = self._ask((self._settings, self.peak is None), STARTUP_TIMEOUT_S)
         if not isinstance(answer, dict):
             self.stop()
             raise WorkerError(f"the measuring process did not start ({answer}); see {self._log}")
@@ -74,19 +71,18 @@ class Worker:
         if self._process is None or self._left == 0:
             self.stop()
             self.start()
-        assert self._connection is not None
         self._left -= 1
-        self._connection.send(task)
-        answer = self._answer(timeout_s)
+        answer = self._ask(task, timeout_s)
         sample = sample_from(answer) if isinstance(answer, dict) else task.record(FAILED, answer)
         if sample.status == FAILED and (isinstance(answer, str) or self._settings.device == "cuda"):
             self.stop()  # an error on the GPU may go on in everything after it
         return sample
 
-    def _answer(self, timeout_s: float) -> Any:
-        """What the process sends, or why there is nothing, as text."""
+    def _ask(self, question: Any, timeout_s: float) -> Any:
+        """What the process answers, or why it doesn't, as text."""
         assert self._connection is not None and self._process is not None
         try:
+            self._connection.send(question)
             if not self._connection.poll(timeout_s):
                 return f"no answer in {timeout_s:g} s: the process was killed"
             return self._connection.recv()
@@ -108,6 +104,8 @@ class Worker:
             self._process.wait()
             self._process = None
 
+
+_FOLDERS = list(map(str, Path(__file__).parents[1:3]))  # of this package, and of the backend's
 
 # The user's own settings go before these. One compiler at a time, in the process that can be
 # killed; no op meter, which is measured in overhead.py; no report at the end.
