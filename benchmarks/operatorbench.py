@@ -211,7 +211,6 @@ def main(
     except InputLogError as error:
         raise click.UsageError(str(error)) from None
     settings = Settings(names, device, dtype, repeats, accuracy_checking, channels_last)
-    stem = f"operatorbench_{label}_{op}_{dtype}_{device}"
     asked = {
         **asdict(settings),
         "backends": list(names),
@@ -219,32 +218,24 @@ def main(
         "op": op,
         "torch": torch.__version__,
     }
+    stem = f"operatorbench_{label}_{op}_{dtype}_{device}"
     journal = Journal(out / f"{stem}.jsonl", asked)
-    try:
-        if resume:
-            done = journal.resume()
-        else:
-            journal.start()
-            done = []
-    except ResultsError as error:
-        raise click.UsageError(str(error)) from None
-    except OSError as error:
-        raise click.UsageError(f"{out}: {error.strerror}") from None
-    run = Run(
-        {**asked, "max_samples": max_samples, "start_idx": start_idx}, {}, planned.skipped, []
-    )
+    done = _open(journal, resume)
+    asked |= {"max_samples": max_samples, "start_idx": start_idx}
+    run = Run(asked, {}, planned.skipped, [])
     log = out / f"{stem}.log"  # what compilers and operators print
     worker = Worker(settings, log)
-    started = datetime.now(UTC)
-    begin = time.monotonic()
-    stopped = False
     signal.signal(signal.SIGTERM, _as_keyboard_interrupt)
+    started, begin = datetime.now(UTC), time.monotonic()
+    stopped = False
     try:
         worker.start()
         for sample in measure_all(planned.tasks, done, worker, journal, names, timeout):
             run.samples.append(sample)
     except KeyboardInterrupt:
         stopped = True
+        of = f"{len(run.samples)} of {len(planned.tasks)} samples"
+        run.notes.append(f"Stopped after {of}; --resume goes on.")
     except WorkerError as error:
         raise click.ClickException(f"{error}; --resume goes on from here") from None
     finally:
@@ -261,19 +252,26 @@ def main(
         "started": started.isoformat(timespec="seconds"),
         "wall_s": round(time.monotonic() - begin, 1),
     }
-    if stopped:
-        run.notes.append(
-            f"Stopped after {len(run.samples)} of {len(planned.tasks)} samples; --resume goes on."
-        )
     click.echo("\n" + summary(run))
     click.echo(f"\n{duration(run.machine['wall_s'])} for {len(run.samples)} samples; written:")
     for path in write(run, out, stem, f"timings_{label}_{op}{dtype}.txt" if op == ALL else None):
         click.echo(f"  {path}")
     if log.exists():
         click.echo(f"  {log}, what compilers and operators printed")
-    if stopped:
-        sys.exit(130)
-    sys.exit(any(sample.complaint for sample in run.samples))
+    sys.exit(130 if stopped else any(sample.complaint for sample in run.samples))
+
+
+def _open(journal: Journal, resume: bool) -> list[Sample]:
+    """What an earlier run has done, where this one goes on with it."""
+    try:
+        if resume:
+            return journal.resume()
+        journal.start()
+    except ResultsError as error:
+        raise click.UsageError(str(error)) from None
+    except OSError as error:
+        raise click.UsageError(f"{journal.path}: {error.strerror}") from None
+    return []
 
 
 def _remove_if_empty(log: Path) -> None:

@@ -18,6 +18,7 @@ from opbench.results import FAILED, Peak, Sample, sample_from
 from opbench.task import Settings, Task
 
 STARTUP_TIMEOUT_S = 300.0
+_END_TIMEOUT_S = 30.0
 _SAMPLES_A_PROCESS = 200  # memory and the backend's list of graphs start afresh
 
 
@@ -87,11 +88,18 @@ class Worker:
                 return f"no answer in {timeout_s:g} s: the process was killed"
             return self._connection.recv()
         except (EOFError, ConnectionError):
-            code = self._process.wait()
-            if code >= 0:
-                return f"the process ended with exit code {code}"
-            hint = ", as for want of memory" if code == -signal.SIGKILL else ""
-            return f"the process died of {signal.Signals(-code).name}{hint}"
+            return self._how_it_ended()
+
+    def _how_it_ended(self) -> str:
+        assert self._process is not None
+        try:
+            code = self._process.wait(_END_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return "the process hung at its end, and was killed"
+        if code >= 0:
+            return f"the process ended with exit code {code}"
+        hint = ", as for want of memory" if code == -signal.SIGKILL else ""
+        return f"the process died of {signal.Signals(-code).name}{hint}"
 
     def stop(self) -> None:
         """End the process and all that it started; nothing where there is none."""
