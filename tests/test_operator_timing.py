@@ -80,4 +80,5 @@ def test_peak_of_a_gpu() -> None:
     if getattr(memory, "memory_clock_rate", None):
         sheet = 2 * memory.memory_clock_rate * 1e3 * memory.memory_bus_width / 8 / 1e9
         assert 0.7 * sheet < found.gb_per_s < sheet
+    assert found.gb_per_s > 100
     assert found.gflop_per_s is not None and found.gflop_per_s > 1000

@@ -24,6 +24,16 @@ def arguments(operator: str, text: str) -> tuple[torch._ops.OpOverload, tuple, d
             "aten._embedding_bag.default",
             "((T([3, 8], f16), T([60], i64), T([20], i64), False, 0, False), {})",
         ),
+        (
+            "aten._embedding_bag_per_sample_weights_backward.default",
+            "((T([1024, 192], f16, stride=(478, 1)), T([965, 192], f16), T([54765], i64), "
+            "T([1024], i64), T([54765], i64), 0), {})",
+        ),
+        (
+            "aten._embedding_bag_dense_backward.default",
+            "((T([20, 8], f16), T([60], i64), T([60], i64), T([20], i64), T([20], i64), 3, False, "
+            "0, None), {})",
+        ),
         ("aten.embedding_renorm_.default", "((T([3, 8], f16), T([50], i64), 1.0, 2.0), {})"),
         ("aten.gather.default", "((T([40, 3], f16), 1, T([40, 50], i64)), {})"),
         ("aten.gather.default", "((T([40, 3], f16), -1, T([40, 50], i64, stride=(1, 40))), {})"),
@@ -47,6 +57,11 @@ def arguments(operator: str, text: str) -> tuple[torch._ops.OpOverload, tuple, d
         ),
         ("aten.index_put_.default", "((T([40, 2], f16), [T([40], b8)], T([7, 2], f16)), {})"),
         ("aten.index_put_.default", "((T([40, 2], f16), [T([40, 2], b8)], T([], f16)), {})"),
+        (  # no index at all, as Mask R-CNN has where nothing was detected
+            "aten._index_put_impl_.default",
+            "((T([0, 4], f16), [T([0], i64)], T([0, 4], f16), True, True), {})",
+        ),
+        ("aten.index_select.default", "((T([0, 4], f16), 0, T([0], i64)), {})"),
         ("aten._unsafe_index.Tensor", "((T([4, 2], f16), [T([9], i64), T([9], i64)]), {})"),
         ("aten.take.default", "((T([4, 2], f16), T([90], i64)), {})"),
         ("aten.nll_loss_forward.default", "((T([40, 2], f16), T([40], i64), None, 1, -100), {})"),

@@ -50,14 +50,16 @@ def fills(op: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, An
     return found
 
 
-def _one(argument: str, high: int, **more: Any) -> Fills:
+def _one(named: Arguments, argument: str, high: int, **more: Any) -> Fills:
+    if math.prod(named[argument].shape) == 0:
+        return {}  # no index at all is valid everywhere
     if high < 1:
         raise ValueError(f"no index is valid for {argument}: the dimension that it goes into is 0")
     return {(argument, None): Fill(0, high, **more)}
 
 
 def _rows(table: str, indices: str) -> Callable[[Arguments], Fills]:
-    return lambda named: _one(indices, named[table].shape[0])
+    return lambda named: _one(named, indices, named[table].shape[0])
 
 
 def _along_dim(index: str, written: bool) -> Callable[[Arguments], Fills]:
@@ -68,7 +70,7 @@ def _along_dim(index: str, written: bool) -> Callable[[Arguments], Fills]:
         # index_copy has one dimension of indices, scatter as many as ``self``.
         index_dim = dim if len(index_shape) == len(shape) else 0
         unique = written and index_shape[index_dim] <= size
-        return _one(index, size, unique_dim=index_dim if unique else None)
+        return _one(named, index, size, unique_dim=index_dim if unique else None)
 
     return rule
 
@@ -90,6 +92,9 @@ def _advanced(written: bool) -> Callable[[Arguments], Fills]:
                 found["indices", place] = Fill(true_count=count)
                 dim += len(index.shape)
                 continue
+            if math.prod(index.shape) == 0:
+                dim += 1
+                continue
             if shape[dim] < 1:
                 raise ValueError(f"no index is valid for dimension {dim}: its size is 0")
             # Two writes to one place need equal indices in all dimensions: the largest differs.
@@ -106,37 +111,46 @@ def _classes(named: Arguments) -> Fills:
     if not isinstance(named["target"], TensorSpec) or named["target"].dtype not in ("i64", "u8"):
         return {}  # probabilities of classes
     shape = named["self"].shape
-    return _one("target", shape[1 if len(shape) > 1 else 0])
+    return _one(named, "target", shape[1 if len(shape) > 1 else 0])
 
 
 def _embedding_bag(named: Arguments) -> Fills:
-    return {
-        **_one("indices", named["weight"].shape[0]),
-        ("offsets", None): Fill(0, max(1, math.prod(named["indices"].shape)), ascending=True),
-    }
+    rows = named["weight"].shape[0] if "weight" in named else named["num_weights"]
+    found = _one(named, "indices", rows)
+    if "offsets" in named:
+        places = max(1, math.prod(named["indices"].shape))
+        found["offsets", None] = Fill(0, places, ascending=True)
+    if "offset2bag" in named:
+        found |= _one(named, "offset2bag", named["grad"].shape[0], ascending=True)
+    if "maximum_indices" in named:
+        found |= _one(named, "maximum_indices", rows)
+    return found
 
 
 def _pooled(dimensions: int) -> Callable[[Arguments], Fills]:
-    return lambda named: _one("indices", math.prod(named["self"].shape[-dimensions:]))
+    return lambda named: _one(named, "indices", math.prod(named["self"].shape[-dimensions:]))
 
 
 def _unpooled(named: Arguments) -> Fills:
-    return _one("indices", math.prod(named["output_size"]))
+    return _one(named, "indices", math.prod(named["output_size"]))
 
 
 def _one_hot(named: Arguments) -> Fills:
     classes = named.get("num_classes", -1)
-    return _one("self", classes) if classes > 0 else {}
+    return _one(named, "self", classes) if classes > 0 else {}
 
 
 _RULES: dict[str, Callable[[Arguments], Fills]] = {
     "embedding": _rows("weight", "indices"),
     "embedding_renorm": _rows("self", "indices"),
-    "embedding_dense_backward": lambda named: _one("indices", named["num_weights"]),
-    "embedding_backward": lambda named: _one("indices", named["num_weights"]),
+    "embedding_dense_backward": lambda named: _one(named, "indices", named["num_weights"]),
+    "embedding_backward": lambda named: _one(named, "indices", named["num_weights"]),
     "embedding_bag": _embedding_bag,
     "_embedding_bag": _embedding_bag,
     "_embedding_bag_forward_only": _embedding_bag,
+    "_embedding_bag_backward": _embedding_bag,
+    "_embedding_bag_dense_backward": _embedding_bag,
+    "_embedding_bag_per_sample_weights_backward": _embedding_bag,
     "gather": _along_dim("index", written=False),
     "gather_backward": _along_dim("index", written=False),
     "take_along_dim": lambda named: (
@@ -155,8 +169,8 @@ _RULES: dict[str, Callable[[Arguments], Fills]] = {
     "index_put": _advanced(written=True),
     "_index_put_impl": _advanced(written=True),
     "_unsafe_index_put": _advanced(written=True),
-    "take": lambda named: _one("index", math.prod(named["self"].shape)),
-    "put": lambda named: _one("index", math.prod(named["self"].shape)),
+    "take": lambda named: _one(named, "index", math.prod(named["self"].shape)),
+    "put": lambda named: _one(named, "index", math.prod(named["self"].shape)),
     "nll_loss_forward": _classes,
     "nll_loss_backward": _classes,
     "nll_loss": _classes,
