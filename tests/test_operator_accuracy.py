@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from opbench import accuracy
 from opbench.accuracy import compare
 
 NAN, INF = float("nan"), float("inf")
@@ -53,3 +54,13 @@ def test_the_same(actual: Any, expected: Any) -> None:
 )
 def test_different(actual: Any, expected: Any, complaint: str) -> None:
     assert complaint in compare(actual, expected)
+
+
+def test_piece_by_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accuracy, "_PIECE", 4)
+    expected = torch.arange(1.0, 23.0).reshape(2, 11).t()  # not contiguous
+    assert compare(expected.clone(), expected) == "ok"
+    wrong = expected.clone()
+    wrong[10, 1] = -22  # the last of 22
+    # Squares: 22·23·45 / 6 = 3795; dot: 3795 - 2·484 = 2827; 2827 / 3795 = 0.7449.
+    assert compare(wrong, expected) == "cosine 0.7449, norm 61.6 for 61.6; largest difference 44"

@@ -1,5 +1,7 @@
 """Whether a compiled operator gives what eager gave."""
 
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -9,6 +11,7 @@ from opbench.tensors import tensors_in
 MIN_COSINE = 0.99
 MAX_NORM_DIFFERENCE = 0.01  # of the larger norm: a cosine says nothing about scale
 OK = "ok"
+_PIECE = 2**24  # elements
 
 
 def compare(actual: Any, expected: Any) -> str:
@@ -36,29 +39,50 @@ def _difference(actual: torch.Tensor, expected: torch.Tensor) -> str | None:
         if torch.equal(actual, expected):
             return None
         different = int((actual != expected).sum())
-        return f"{different} of {expected.numel()} elements differ; {_largest(actual, expected)}"
-    wide = torch.complex128 if expected.is_complex() else torch.float64
-    ours, theirs = actual.to(wide).flatten(), expected.to(wide).flatten()
-    if not torch.equal(ours.isnan(), theirs.isnan()):
-        return f"{int(ours.isnan().sum())} NaN instead of {int(theirs.isnan().sum())}"
-    infinite = theirs.isinf()
-    if not torch.equal(ours.isinf(), infinite) or not torch.equal(ours[infinite], theirs[infinite]):
-        return f"{int(ours.isinf().sum())} infinities instead of {int(infinite.sum())}, or others"
-    finite = theirs.isfinite()
-    ours, theirs = ours[finite], theirs[finite]
-    norms = [float(torch.linalg.vector_norm(values)) for values in (ours, theirs)]
+        largest = max(_largest(*pair) for pair in _pieces(actual, expected))
+        of = f"{different} of {expected.numel()} elements differ"
+        return f"{of}; largest difference {largest:.4g}"
+    nan = [0, 0]  # ours and theirs, as are the next
+    squares = [0.0, 0.0]
+    infinities_differ, dot, largest = False, 0.0, 0.0
+    for ours, theirs in _pieces(actual, expected):
+        if not torch.equal(ours.isnan(), theirs.isnan()):
+            nan = [nan[0] + int(ours.isnan().sum()), nan[1] + int(theirs.isnan().sum())]
+        infinite = ours.isinf() | theirs.isinf()
+        infinities_differ |= not torch.equal(ours[infinite], theirs[infinite])
+        finite = ours.isfinite() & theirs.isfinite()
+        ours, theirs = ours[finite], theirs[finite]
+        squares = [squares[0] + _square(ours), squares[1] + _square(theirs)]
+        dot += float((ours.conj() * theirs).sum().real)
+        largest = max(largest, _largest(ours, theirs))
+    if nan != [0, 0]:
+        return f"{nan[0]} NaN instead of {nan[1]}; largest difference elsewhere {largest:.4g}"
+    if infinities_differ:
+        return f"infinities differ; largest difference elsewhere {largest:.4g}"
+    norms = [math.sqrt(square) for square in squares]
     if max(norms) == 0:
         return None
-    if min(norms) == 0:
-        return _largest(ours, theirs)
-    cosine = float((ours.conj() * theirs).sum().real) / (norms[0] * norms[1])
+    cosine = dot / (norms[0] * norms[1]) if min(norms) else 0.0
     if cosine < MIN_COSINE or abs(norms[0] - norms[1]) > MAX_NORM_DIFFERENCE * max(norms):
-        return f"cosine {cosine:.4f}, norm {norms[0]:.4g} for {norms[1]:.4g}; " + _largest(
-            ours, theirs
-        )
+        figures = f"cosine {cosine:.4f}, norm {norms[0]:.4g} for {norms[1]:.4g}"
+        return f"{figures}; largest difference {largest:.4g}"
     return None
 
 
-def _largest(actual: torch.Tensor, expected: torch.Tensor) -> str:
+def _pieces(
+    actual: torch.Tensor, expected: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Both at double precision, piece by piece: the whole might not fit into memory so."""
     wide = torch.complex128 if expected.is_complex() else torch.float64
-    return f"largest difference {float((actual.to(wide) - expected.to(wide)).abs().max()):.4g}"
+    for ours, theirs in zip(
+        actual.flatten().split(_PIECE), expected.flatten().split(_PIECE), strict=True
+    ):
+        yield ours.to(wide), theirs.to(wide)
+
+
+def _square(values: torch.Tensor) -> float:
+    return float(torch.linalg.vector_norm(values)) ** 2
+
+
+def _largest(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((actual - expected).abs().max()) if actual.numel() else 0.0
