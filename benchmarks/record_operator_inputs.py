@@ -62,7 +62,7 @@ def bert_base() -> Model:
 def t5_small() -> Model:
     from transformers import T5Config, T5ForConditionalGeneration
 
-    config = T5Config(pad_token_id=0, decoder_start_token_id=0)
+    config = T5Config(pad_token_id=0, decoder_start_token_id=0, attn_implementation="eager")
     return _text_model(T5ForConditionalGeneration(config), _tokens(8, 512, config.vocab_size))
 
 

@@ -25,6 +25,7 @@ def test_known_times() -> None:
     assert 4000 <= found["slow"].median_us < 20_000
     assert 1000 <= found["fast"].median_us < found["slow"].median_us
     for timing in found.values():
+        assert timing.low_us is not None and timing.high_us is not None
         assert timing.low_us <= timing.median_us <= timing.high_us
     changes = sum(one != other for one, other in itertools.pairwise(turns))
     assert changes >= 2 * 9  # repeats times rounds: they take turns
@@ -38,7 +39,9 @@ def test_a_slow_call_is_not_made_a_hundred_times() -> None:
         calls += 1
         time.sleep(0.8)
 
-    assert time_all({"slow": slow}, repeats=1, device="cpu")["slow"].median_us >= 800_000
+    timing = time_all({"slow": slow}, repeats=1, device="cpu")["slow"]
+    assert timing.median_us >= 800_000
+    assert timing.low_us is timing.high_us is None  # timed once
     assert calls <= 5
 
 

@@ -26,11 +26,14 @@ class ResultsError(ValueError):
 
 @dataclass
 class Timing:
-    """One backend's time for one call. The spread is the quartiles of all that was timed."""
+    """One backend's time for one call. The spread is the quartiles of all that was timed.
+
+    It is None where a call was so slow that it was timed once.
+    """
 
     median_us: float
-    low_us: float
-    high_us: float
+    low_us: float | None
+    high_us: float | None
     speedup: float | None = None  # over the first backend
     gb_per_s: float | None = None
     gflop_per_s: float | None = None

@@ -46,9 +46,9 @@ def time_all(functions: dict[str, Function], repeats: int, device: str) -> dict[
     }
 
 
-def _quartiles(times: list[float]) -> tuple[float, float]:
+def _quartiles(times: list[float]) -> tuple[float | None, float | None]:
     if len(times) == 1:
-        return times[0], times[0]
+        return None, None  # of a slow call in a single repeat nothing is known of the spread
     low, _, high = statistics.quantiles(times, n=4)
     return low, high
 
