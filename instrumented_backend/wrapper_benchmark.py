@@ -243,7 +243,7 @@ def parse_profile_event_list(
 
 
 def _is_work(event: Any, on_cpu: bool) -> bool:
-    from torch.autograd.profiler_util import DeviceType
+    from torch.autograd import DeviceType  # type: ignore[attr-defined]  # public, but not in __all__
 
     if getattr(event, "is_legacy", False):
         raise ValueError("events of the legacy profiler have no device times")

@@ -1,0 +1,87 @@
+"""Times of functions whose times are known."""
+
+import itertools
+import time
+
+import pytest
+import torch
+from opbench import peak
+from opbench.timing import in_cuda_graph, time_all
+
+
+def test_known_times() -> None:
+    turns: list[str] = []
+
+    def slow() -> None:
+        turns.append("slow")
+        time.sleep(0.004)
+
+    def fast() -> None:
+        turns.append("fast")
+        time.sleep(0.001)
+
+    found = time_all({"slow": slow, "fast": fast}, repeats=2, device="cpu")
+    # A sleep is never shorter than asked for; on a busy machine it may be much longer.
+    assert 4000 <= found["slow"].median_us < 20_000
+    assert 1000 <= found["fast"].median_us < found["slow"].median_us
+    for timing in found.values():
+        assert timing.low_us is not None and timing.high_us is not None
+        assert timing.low_us <= timing.median_us <= timing.high_us
+    changes = sum(one != other for one, other in itertools.pairwise(turns))
+    assert changes >= 2 * 9  # repeats times rounds: they take turns
+
+
+def test_a_slow_call_is_not_made_a_hundred_times() -> None:
+    calls = 0
+
+    def slow() -> None:
+        nonlocal calls
+        calls += 1
+        time.sleep(0.8)
+
+    timing = time_all({"slow": slow}, repeats=1, device="cpu")["slow"]
+    assert timing.median_us >= 800_000
+    assert timing.low_us is timing.high_us is None  # timed once
+    assert calls <= 5
+
+
+@pytest.mark.gpu
+def test_replay_does_what_the_function_does() -> None:
+    x = torch.randn(1000, device="cuda")
+    replay = in_cuda_graph(lambda: x * 2)
+    x.fill_(3.0)
+    result = replay()
+    torch.cuda.synchronize()
+    assert (result == 6).all()
+
+
+@pytest.mark.gpu
+def test_what_cannot_be_captured_raises() -> None:
+    x = torch.randn(10, device="cuda")
+    with pytest.raises(RuntimeError):
+        in_cuda_graph(lambda: x.sum().item())
+
+
+@pytest.mark.gpu
+def test_times_are_do_benchs() -> None:
+    """A large copy and a large product, whose launches hide by themselves."""
+    from triton.testing import do_bench
+
+    a, b = (torch.randn(4096, 4096, device="cuda", dtype=torch.float16) for _ in range(2))
+    functions = {"copy": a.clone, "product": lambda: a @ b}
+    found = time_all(functions, repeats=3, device="cuda")
+    for name, function in functions.items():
+        theirs_us = 1e3 * do_bench(function, return_mode="median")
+        assert found[name].median_us == pytest.approx(theirs_us, rel=0.05)
+
+
+@pytest.mark.gpu
+def test_peak_of_a_gpu() -> None:
+    found = peak.measure("cuda", torch.float16)
+    memory = torch.cuda.get_device_properties(0)
+    # Twice the clock, times the bus, is the data sheet's figure; a copy gets most of it.
+    if getattr(memory, "memory_clock_rate", None):
+        sheet = 2 * memory.memory_clock_rate * 1e3 * memory.memory_bus_width / 8 / 1e9
+        assert 0.7 * sheet < found.gb_per_s < sheet
+    assert found.gb_per_s > 100
+    assert found.gflop_per_s is not None and found.gflop_per_s > 1000
