@@ -195,6 +195,7 @@ def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cache: Path, st
             "INSTRUMENTED_OPS": "always",
             "INSTRUMENTED_TABLES": "breaks",
         },
+        timeout=600,  # three dozen compilations, on a machine that may be busy
     )
     report = done.report
     assert (report["caches"]["graphs"]["hit"] == len(report["graphs"])) == (state == "warm")

@@ -84,7 +84,9 @@ EXPECTED = {
 
 def test_every_guard_in_the_users_terms(run_program: RunProgram) -> None:
     done = run_program(
-        PROGRAM, env={"TORCH_LOGS": "recompiles", "INSTRUMENTED_TABLES": "summary,recompiles"}
+        PROGRAM,
+        env={"TORCH_LOGS": "recompiles", "INSTRUMENTED_TABLES": "summary,recompiles"},
+        timeout=600,  # two dozen compilations, on a machine that may be busy
     )
     report = done.report
     records = {
