@@ -478,7 +478,7 @@ def test_hostile(run_forked: RunProgram, tmp_path: Path, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BIG)
 def test_big(run_forked: RunProgram, tmp_path: Path, name: str) -> None:
-    theirs, ours = run_both(run_forked, BIG[name], tmp_path)
+    theirs, ours = run_both(partial(run_forked, timeout=900), BIG[name], tmp_path)
     same(BIG[name], tmp_path, theirs, ours)
 
 

@@ -1,5 +1,6 @@
 """The library: built once, rebuilt where it is damaged, and missed without harm."""
 
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -105,3 +106,21 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
     ]
     assert [process.communicate(timeout=120)[0] for process in running] == ["0\n", "0\n"]
     assert native._is_intact(library(tmp_path))
+
+
+def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative one is ignored, and without a home nothing is made in the working folder."""
+    monkeypatch.setenv("HOME", "/home/somebody")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/cache")
+    assert native.cache_folder() == Path("/cache/instrumented_backend")
+    for base in ("", "relative"):
+        monkeypatch.setenv("XDG_CACHE_HOME", base)
+        assert native.cache_folder() == Path("/home/somebody/.cache/instrumented_backend")
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(FileNotFoundError, match="no home folder"):
+        native.cache_folder()
