@@ -37,7 +37,7 @@ def main() -> None:
         return
     if request["memory_limit_bytes"] is not None:
         _limit_memory(request["memory_limit_bytes"])
-    if request["all_configs"]:
+    if request["without_autotune_cache"]:
         from instrumented_backend import torch_compat
 
         torch_compat.patch_autotune_cache()

@@ -134,6 +134,9 @@ def _attempt(
         "path": str(target.path),
         "device": target.device,
         "all_configs": options.all_configs,
+        # Beside a kernel's own module, Inductor would write down which configuration it chose.
+        "without_autotune_cache": options.all_configs
+        or (target.kind == "kernel" and cache_of(target.path) is None),
         "profile": options.profile and not progress.skip,
         "memory_limit_bytes": options.memory_limit_bytes if target.device == "cpu" else None,
         "resume": progress.resume,
