@@ -8,7 +8,7 @@ import pytest
 from test_records import sample
 
 from instrumented_backend import settings
-from instrumented_backend.records import GraphRecord, OpsRecord
+from instrumented_backend.records import DeviceRecord, GraphRecord, OpsRecord, Report
 from instrumented_backend.views.files import write_files
 from instrumented_backend.views.tables import TABLES
 from instrumented_backend.views.text import render
@@ -34,6 +34,21 @@ def test_the_summary_says_what_is_known_and_what_is_not() -> None:
     assert "ran eagerly: forward (.../me/model.py:12): graph break in loop" in text
     assert "graph break at .../me/model.py:14 in block: Failed to trace print" in text
     assert "next: INSTRUMENTED_TABLES=summary,breaks" in text
+
+
+def test_device_time_says_what_it_costs() -> None:
+    report = sample()
+    device = DeviceRecord("sampled", 2, 5.0, 900.0, 500.0, 480.0, 360.0, 75.0, [], None)
+    report.ops.device = device
+    text = " ".join(render(report, ("summary",), 80).split())
+    # 360 of 480 us.
+    assert "device time: captured 360/480 µs of kernel time (75.0 %) · sampled, 2 windows" in text
+    assert "5.0 % of the calls observed; the process runs slower from the first window on" in text
+    again = Report.from_json(report.to_json())
+    assert again.ops.device == device
+    device.pct_captured, device.note = None, "no graph was compiled for CUDA"
+    text = render(report, ("summary",), 80)
+    assert "device time: unknown: no graph was compiled for CUDA" in text
 
 
 def test_unknown_ops_say_why() -> None:
