@@ -8,7 +8,8 @@ Each model trains for some steps, with an empty cache and again with a full one.
 - ops: Dynamo's own graphs run op by op under torch.profiler (`tests/oracle.py`);
 - calls: PyTorch's own events in a torch.profiler of the same compiled steps; eager ops and op time:
   the outermost events in it outside the regions, which TORCHDYNAMO marks;
-- graphs: `torch._dynamo.utils.counters`; kernels: their definitions in the cache's files;
+- graphs: `torch._dynamo.utils.counters`; compile phases: the sum of them, by
+  `torch._dynamo.utils.calculate_time_spent`; kernels: their definitions in the cache's files;
 - on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id.
 
 Exit code 1 if a figure is off by more than its limit.
@@ -96,9 +97,14 @@ def measure(name: str, device: str) -> Iterator[Row]:
         for cache in ("cold", "warm"):
             torch._dynamo.reset()
             torch._dynamo.utils.counters.clear()
+            torch._dynamo.utils.cumulative_time_spent_ns.clear()
+            instrumented_backend.reset()
             compiled = torch.compile(model, backend="instrumented")
             for _ in range(2):
                 step(compiled)
+            phases = instrumented_backend.report().compile["phases"]
+            seconds = torch._dynamo.utils.calculate_time_spent()["total_wall_time"]
+            yield Row(name, "compile phases, s", cache, sum(phases.values()), seconds, 3)
             shares: list[tuple[float, float]] = []  # ours, theirs: taking turns
             for _ in range(BLOCKS):
                 instrumented_backend.reset()
