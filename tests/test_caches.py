@@ -53,6 +53,10 @@ def test_cold_and_warm_agree(run_program: RunProgram, tmp_path: Path, training: 
     cold, warm = (run.report for run in runs)
     assert cold["graphs"]
     assert told(cold) == told(warm)
+    for report in (cold, warm):
+        assert report["ops"]["captured"]["estimated"] == []
+    ops = [report["summary"]["captured_ops"] for report in (cold, warm)]
+    assert ops[0] == ops[1] > 300
     assert [graph["cache"] for graph in cold["graphs"]] == ["miss"] * len(cold["graphs"])
     assert [graph["cache"] for graph in warm["graphs"]] == ["hit"] * len(warm["graphs"])
     for run in runs:
@@ -68,6 +72,11 @@ def test_cold_and_warm_agree(run_program: RunProgram, tmp_path: Path, training: 
                 for counter, value in graph["counters"].get(group, {}).items():
                     summed[counter] = summed.get(counter, 0) + value
             assert summed == torch_says[name]
+    # And what we have filled serves Inductor.
+    counters = json.loads(run_program(program("inductor", training), env=cache).stdout)
+    assert counters["aot"]["autograd_cache_hit"] > 0
+    assert "autograd_cache_miss" not in counters["aot"]
+    assert "fxgraph_cache_miss" not in counters["inductor"]
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
@@ -79,16 +88,6 @@ def test_inductor_fills_for_us(run_program: RunProgram, tmp_path: Path, training
     assert {graph["aot_autograd_cache"] for graph in ours["graphs"]} == {"hit"}
     assert {graph["cache"] for graph in ours["graphs"]} == {"hit"}
     assert ours["caches"]["fx_graph"]["misses"] == 0
-
-
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-def test_we_fill_for_inductor(run_program: RunProgram, tmp_path: Path, training: bool) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    run_program(program("instrumented", training), env=cache)
-    counters = json.loads(run_program(program("inductor", training), env=cache).stdout)
-    assert counters["aot"]["autograd_cache_hit"] > 0
-    assert "autograd_cache_miss" not in counters["aot"]
-    assert "fxgraph_cache_miss" not in counters["inductor"]
 
 
 def test_modes_share_the_cache_too(run_program: RunProgram, tmp_path: Path) -> None:
