@@ -8,7 +8,7 @@ import pytest
 from test_records import sample
 
 from instrumented_backend import settings
-from instrumented_backend.records import DeviceRecord, GraphRecord, OpsRecord, Report
+from instrumented_backend.records import BreakRecord, DeviceRecord, GraphRecord, OpsRecord, Report
 from instrumented_backend.views.files import write_files
 from instrumented_backend.views.tables import TABLES
 from instrumented_backend.views.text import render
@@ -49,6 +49,13 @@ def test_device_time_says_what_it_costs() -> None:
     device.pct_captured, device.note = None, "no graph was compiled for CUDA"
     text = render(report, ("summary",), 80)
     assert "device time: unknown: no graph was compiled for CUDA" in text
+
+
+def test_a_cause_without_a_line_is_in_the_table_only() -> None:
+    report = sample()
+    report.breaks.append(BreakRecord("gave up", "Attempt to trace generator", None, None, None, 1))
+    assert "generator" not in render(report, ("summary",), 80)
+    assert "generator" in render(report, ("breaks",), 80)
 
 
 def test_unknown_ops_say_why() -> None:

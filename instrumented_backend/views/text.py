@@ -155,7 +155,12 @@ def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
         lines += wrap(f"{head}: {function.reason or record.reason}", width, max_lines=2)
     if len(skipped) > MAX_LINES:
         lines.append(f"ran eagerly: {len(skipped) - MAX_LINES} more")
-    breaks = [record for record in records if record.kind != "gave up" or not record.skipped]
+    # What has no line can't be acted on: it is in the table.
+    breaks = [
+        record
+        for record in records
+        if record.file is not None and (record.kind != "gave up" or not record.skipped)
+    ]
     for record in breaks[:MAX_LINES]:
         what = "gave up" if record.kind == "gave up" else "graph break"
         place = short_path(record.file, record.line)
