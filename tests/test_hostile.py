@@ -115,12 +115,14 @@ def hook():
     global child
     sys.stdout.flush()
     child = os.fork()
-print(step(ones).tolist())
+result = step(ones).tolist()
 if os.getpid() != parent:
     hook = lambda: None
-    print("child", step(ones * 2).tolist())
+    print("child", result, step(ones * 2).tolist())
     sys.exit(7)
-print("child left", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+# Before the parent prints: the two share a file, and nothing else orders their lines.
+left = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+print("parent", result, left)
 """),
     "multiprocessing": Condition(
         """
