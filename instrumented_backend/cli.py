@@ -31,6 +31,16 @@ class _Commands(click.Group):
         formatter.write(f"\nEnvironment variables:\n{_VARIABLES}\n")
 
 
+_format_option = click.option(
+    "--format",
+    "layout",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="json and csv have every column.",
+)
+
+
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def cli() -> None:
@@ -114,14 +124,7 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
 
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, type=Path, metavar="PATH...")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json and csv have every column.",
-)
+@_format_option
 def kernels(paths: tuple[Path, ...], layout: str) -> None:
     """Describe every kernel in generated code, on any machine.
 
@@ -157,14 +160,7 @@ def kernels(paths: tuple[Path, ...], layout: str) -> None:
 @click.argument("paths", nargs=-1, required=True, type=Path, metavar="PATH...")
 @click.option("--all-configs", is_flag=True, help="Time each config the autotuner would try.")
 @click.option("--profile", is_flag=True, help="Profile each graph, too: kernels by category.")
-@click.option(
-    "--format",
-    "layout",
-    type=click.Choice(["table", "json", "csv"]),
-    default="table",
-    show_default=True,
-    help="json and csv have every column.",
-)
+@_format_option
 @click.option("--json", "layout", flag_value="json", help="As --format json.")
 @click.option("--csv", "layout", flag_value="csv", help="As --format csv.")
 @click.option(

@@ -205,7 +205,7 @@ import torch._inductor.config
 torch._inductor.config.force_disable_caches = True
 try:
     print(step(ones).tolist())
-except Exception as error:
+except Exception as error:  # any: it is to be Inductor's
     print(type(error), error)
 print(torch.compile(lambda x: x + 1, backend="eager")(ones).tolist())
 """,
@@ -316,7 +316,7 @@ def show(name, function, *args):
         try:
             result = compiled(function)(*args)
             print(name, type(result).__name__, torch.utils._pytree.tree_map(str, result))
-        except Exception as error:
+        except Exception as error:  # any: it is to be Inductor's
             print(name, type(error), error)
 class Tagged(torch.Tensor):
     @classmethod
@@ -369,7 +369,7 @@ def _(x):
     raise ValueError("no shape")
 try:
     compiled(lambda x: torch.ops.hostile.bad(x) + 1)(ones)
-except Exception as error:
+except Exception as error:  # any: it is to be Inductor's
     print(type(error), str(error).partition("from user code")[0])
 torch._dynamo.config.suppress_errors = True
 print(compiled(lambda x: torch.ops.hostile.bad(x) + 1)(ones).tolist())

@@ -6,10 +6,11 @@ followed back to the pointers it was loaded through.
 """
 
 import ast
-import operator
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+
+from instrumented_backend.kernels.wrapper import OPERATIONS
 
 _CHECK = re.compile(r'"index out of bounds: (?:[^"<]+ <= )?(\w+)(?:\[\w+\])? < ([^"]+?)"')
 _TRITON_VALUE = re.compile(r"^[ \t]*(tmp\w+) = (.*)$", re.MULTILINE)
@@ -103,15 +104,6 @@ def _value(text: str, pointer: re.Pattern[str], known: Mapping[str, _Value]) -> 
     )
 
 
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-}
-
-
 def evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
     """``"2*ks0"`` with ``{"ks0": 5}`` → 10; None for what is not known or not arithmetic."""
     plain = re.sub(r"\b(\d+)L+\b", r"\1", text.replace("static_cast<int64_t>", ""))
@@ -126,8 +118,8 @@ def _number(node: ast.expr, sizes: Mapping[str, int]) -> int | None:
         return node.value if type(node.value) is int else None
     if isinstance(node, ast.Name):
         return sizes.get(node.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
         left, right = _number(node.left, sizes), _number(node.right, sizes)
         if left is not None and right is not None:
-            return _OPERATIONS[type(node.op)](left, right)
+            return OPERATIONS[type(node.op)](left, right)
     return None

@@ -285,7 +285,7 @@ class Wrapper:
             operand = self._hint(node.operand)
             return None if operand is None else -operand
         if isinstance(node, ast.BinOp):
-            operation = _OPERATIONS.get(type(node.op))
+            operation = OPERATIONS.get(type(node.op))
             left, right = self._hint(node.left), self._hint(node.right)
             if operation is None or left is None or right is None:
                 return None
@@ -301,7 +301,7 @@ class Wrapper:
         return None
 
 
-_OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
+OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
