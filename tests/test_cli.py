@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -296,7 +297,7 @@ def test_ctrl_c_in_the_demo(run_program: RunProgram) -> None:
         assert process.stdout is not None
         process.stdout.readline()
         # More than once: Dynamo's guards, in plain Inductor too, can swallow an exception that
-        # a signal raises inside them.
+        # a signal raises inside them. They then fail, and another graph is compiled.
         for _ in range(20):
             process.send_signal(signal.SIGINT)
             try:
@@ -309,4 +310,5 @@ def test_ctrl_c_in_the_demo(run_program: RunProgram) -> None:
     done = run_program("", command=command, check=False, interact=interact, timeout=60)
     # 130, or the signal itself where another one comes while the process is ending.
     assert done.returncode in (130, -signal.SIGINT)
-    assert "instrumented: 1 graph" in done.stderr and "Traceback" not in done.stderr
+    assert re.search(r"instrumented: \d+ graphs?, \d+ calls", done.stderr)
+    assert "Traceback" not in done.stderr
