@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from instrumented_backend.observe import native
 
@@ -34,6 +36,27 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     os.environ["XDG_CACHE_HOME"] = str(base / "cache")
     native.load()
     return folder
+
+
+@pytest.fixture(scope="session")
+def isa_checks(inductor_cache: Path) -> Path:
+    """A cache folder with nothing but Inductor's trials of the CPU's vector instructions.
+
+    Six programs, ten seconds: more than a small graph takes, and the same for every cache folder.
+    """
+    folder = inductor_cache.with_name("isa_checks")
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            trial = "from torch._inductor.cpu_vec_isa import valid_vec_isa_list as f; f()"
+            environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
+            subprocess.run([sys.executable, "-c", trial], env=environment, check=True)
+    return folder
+
+
+@pytest.fixture
+def cold_cache(isa_checks: Path, tmp_path: Path) -> Path:
+    """An Inductor cache folder of the test's own, without a graph or a kernel in it."""
+    return Path(shutil.copytree(isa_checks, tmp_path / "cache"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

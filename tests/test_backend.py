@@ -209,8 +209,8 @@ def test_swapped_parameters(fresh: None) -> None:
         torch.__future__.set_swap_module_params_on_conversion(False)
 
 
-def test_aot_compile(run_program: RunProgram, tmp_path: Any) -> None:
-    done = run_program(f"""
+def test_aot_compile(run_forked: RunProgram, tmp_path: Any) -> None:
+    done = run_forked(f"""
         import torch
         def f(x): return x.sin() * 2
         compiled = torch.compile(f, backend="instrumented", fullgraph=True)
@@ -224,8 +224,8 @@ def test_aot_compile(run_program: RunProgram, tmp_path: Any) -> None:
     assert graph["calls"] == 3
 
 
-def test_ddp_optimizer_calls_on_fake_tensors_are_not_counted(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_ddp_optimizer_calls_on_fake_tensors_are_not_counted(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import torch, torch.distributed as dist
         from torch.nn.parallel import DistributedDataParallel
         dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,9 +38,9 @@ result.backward(torch.ones_like(result))
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def cache(isa_checks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What a program with plain Inductor leaves, no setting made."""
-    folder = tmp_path_factory.mktemp("cache")
+    folder = shutil.copytree(isa_checks, tmp_path_factory.mktemp("cache") / "inductor")
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(folder)}
     run(sys.executable, "-c", PROGRAM, **environment).check_returncode()
     return folder

@@ -1,6 +1,7 @@
 """Fifteen ways to break a graph, cold and warm: each once, on the right line."""
 
 import functools
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -181,14 +182,14 @@ def _marked(kind: str) -> dict[str, tuple[str, int]]:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def cache(isa_checks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return shutil.copytree(isa_checks, tmp_path_factory.mktemp("cache") / "inductor")
 
 
 @pytest.mark.parametrize("state", ["cold", "warm"])
-def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cache: Path, state: str) -> None:
+def test_fifteen_causes(run_forked: RunProgram, tmp_path: Path, cache: Path, state: str) -> None:
     (tmp_path / "library.py").write_text(LIBRARY)
-    done: Finished = run_program(
+    done: Finished = run_forked(
         PROGRAM,
         env={
             "TORCHINDUCTOR_CACHE_DIR": str(cache),

@@ -47,9 +47,9 @@ def told(report: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.smoke
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-def test_cold_and_warm_agree(run_program: RunProgram, tmp_path: Path, training: bool) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    runs = [run_program(program("instrumented", training), env=cache) for _ in range(2)]
+def test_cold_and_warm_agree(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+    runs = [run_forked(program("instrumented", training), env=cache) for _ in range(2)]
     cold, warm = (run.report for run in runs)
     assert cold["graphs"]
     assert told(cold) == told(warm)
@@ -73,32 +73,32 @@ def test_cold_and_warm_agree(run_program: RunProgram, tmp_path: Path, training: 
                     summed[counter] = summed.get(counter, 0) + value
             assert summed == torch_says[name]
     # And what we have filled serves Inductor.
-    counters = json.loads(run_program(program("inductor", training), env=cache).stdout)
+    counters = json.loads(run_forked(program("inductor", training), env=cache).stdout)
     assert counters["aot"]["autograd_cache_hit"] > 0
     assert "autograd_cache_miss" not in counters["aot"]
     assert "fxgraph_cache_miss" not in counters["inductor"]
 
 
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-def test_inductor_fills_for_us(run_program: RunProgram, tmp_path: Path, training: bool) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
-    assert run_program(program("inductor", training), env=cache).reports == []
-    ours = run_program(program("instrumented", training), env=cache).report
+def test_inductor_fills_for_us(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+    assert run_forked(program("inductor", training), env=cache).reports == []
+    ours = run_forked(program("instrumented", training), env=cache).report
     assert ours["graphs"]
     assert {graph["aot_autograd_cache"] for graph in ours["graphs"]} == {"hit"}
     assert {graph["cache"] for graph in ours["graphs"]} == {"hit"}
     assert ours["caches"]["fx_graph"]["misses"] == 0
 
 
-def test_modes_share_the_cache_too(run_program: RunProgram, tmp_path: Path) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+def test_modes_share_the_cache_too(run_forked: RunProgram, cold_cache: Path) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     source = """
         import torch
         f = torch.compile(lambda x: x.sin() + 1, backend={!r}, mode="max-autotune-no-cudagraphs")
         f(torch.ones(8))
     """
-    run_program(source.format("inductor"), env=cache)
-    report = run_program(source.format("instrumented"), env=cache).report
+    run_forked(source.format("inductor"), env=cache)
+    report = run_forked(source.format("instrumented"), env=cache).report
     assert report["graphs"][0]["cache"] == "hit"
     assert report["graphs"][0]["config"]["max_autotune"] == "True"
 

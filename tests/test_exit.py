@@ -146,8 +146,8 @@ def test_sigterm_beside_an_event_loop(run_program: RunProgram) -> None:
     assert once(done.stderr)
 
 
-def test_forked_children_say_nothing_of_their_parent(run_program: RunProgram) -> None:
-    done = run_program(
+def test_forked_children_say_nothing_of_their_parent(run_forked: RunProgram) -> None:
+    done = run_forked(
         COMPILED
         + """
     for _ in range(3):
@@ -162,8 +162,8 @@ def test_forked_children_say_nothing_of_their_parent(run_program: RunProgram) ->
     assert done.report["summary"]["graph_calls"] == 1
 
 
-def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_program: RunProgram) -> None:
-    done = run_program(
+def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_forked: RunProgram) -> None:
+    done = run_forked(
         COMPILED
         + """
     for wait in [0.1, 0.0] * 20:
@@ -182,8 +182,8 @@ def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_program: RunPro
     assert once(done.stderr)
 
 
-def test_a_forked_child_that_compiles_reports_for_itself(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_a_forked_child_that_compiles_reports_for_itself(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import multiprocessing, torch
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         def work():
@@ -200,8 +200,8 @@ def test_a_forked_child_that_compiles_reports_for_itself(run_program: RunProgram
     assert done.stderr.count("instrumented: 1 graph") == 2
 
 
-def test_nothing_compiled_says_nothing(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_nothing_compiled_says_nothing(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import torch, instrumented_backend
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         print("done")
@@ -209,21 +209,21 @@ def test_nothing_compiled_says_nothing(run_program: RunProgram) -> None:
     assert (done.stdout, done.stderr, done.reports) == ("done\n", "", [])
 
 
-def test_only_rank_0_prints(run_program: RunProgram) -> None:
-    done = run_program(COMPILED, env={"RANK": "1"})
+def test_only_rank_0_prints(run_forked: RunProgram) -> None:
+    done = run_forked(COMPILED, env={"RANK": "1"})
     assert done.stderr == ""
     assert done.report["run"]["rank"] == 1
 
 
 @pytest.mark.parametrize("tables", ["none", "summary", "all"])
-def test_tables(run_program: RunProgram, tables: str) -> None:
-    done = run_program(COMPILED, env={"INSTRUMENTED_TABLES": tables})
+def test_tables(run_forked: RunProgram, tables: str) -> None:
+    done = run_forked(COMPILED, env={"INSTRUMENTED_TABLES": tables})
     assert (FIRST in done.stderr) == (tables != "none")
     assert ("Graphs that Dynamo captured" in done.stderr) == (tables == "all")
 
 
-def test_a_deleted_working_folder_and_a_relative_report_folder(run_program: RunProgram) -> None:
-    done = run_program(
+def test_a_deleted_working_folder_and_a_relative_report_folder(run_forked: RunProgram) -> None:
+    done = run_forked(
         """
         import os, shutil, tempfile, torch
         home = os.getcwd()
@@ -237,8 +237,8 @@ def test_a_deleted_working_folder_and_a_relative_report_folder(run_program: RunP
     assert done.stderr.startswith("instrumented: 1 graph")
 
 
-def test_a_report_folder_that_fails_at_the_end(run_program: RunProgram) -> None:
-    done = run_program(
+def test_a_report_folder_that_fails_at_the_end(run_forked: RunProgram) -> None:
+    done = run_forked(
         """
         import os, shutil, torch
         f = torch.compile(lambda x: x + 1, backend="instrumented")
@@ -253,8 +253,8 @@ def test_a_report_folder_that_fails_at_the_end(run_program: RunProgram) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_report_at_any_moment(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_a_report_at_any_moment(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import torch, instrumented_backend
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         for calls in range(1, 4):
@@ -264,6 +264,6 @@ def test_a_report_at_any_moment(run_program: RunProgram) -> None:
     assert done.report["summary"]["graph_calls"] == 3
 
 
-def test_pids_differ(run_program: RunProgram) -> None:
-    done = run_program(COMPILED)
+def test_pids_differ(run_forked: RunProgram) -> None:
+    done = run_forked(COMPILED)
     assert done.report["run"]["pid"] != os.getpid()

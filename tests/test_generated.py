@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -207,14 +208,13 @@ GPT2 = """
     ("device", "language"), [("cpu", "cpp"), pytest.param("cuda", "triton", marks=pytest.mark.gpu)]
 )
 def test_gpt2_has_one_record_for_each_kernel(
-    run_program: RunProgram, tmp_path: Path, device: str, language: str
+    run_program: RunProgram, cold_cache: Path, device: str, language: str
 ) -> None:
     """In the generated modules, found by their definitions; cold and warm alike."""
-    cache = tmp_path / "cache"
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     cold, warm = (run_program(GPT2, env=env, arguments=(device,), timeout=600) for _ in range(2))
     defined: list[tuple[str, str]] = []
-    for path in cache.glob("??/*.py"):
+    for path in cold_cache.glob("??/*.py"):
         names = re.findall(rf"^(\w+) = async_compile\.{language}", path.read_text(), re.M)
         defined += [(str(path), name) for name in names]
     assert len(defined) > 10
@@ -236,7 +236,7 @@ def test_gpt2_has_one_record_for_each_kernel(
     assert kept[0] == kept[1]
 
 
-def test_logged_once_when_loaded_from_a_cache(run_program: RunProgram, tmp_path: Path) -> None:
+def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache: Path) -> None:
     program = """
         import torch
         f = torch.compile(lambda x: (x.sin() + 1).sum(), backend="instrumented")
@@ -246,9 +246,9 @@ def test_logged_once_when_loaded_from_a_cache(run_program: RunProgram, tmp_path:
         torch._dynamo.reset()
         f(torch.ones(50))
     """
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"), "INSTRUMENTED_LOG": "info"}
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache), "INSTRUMENTED_LOG": "info"}
     for _ in ("cold", "warm"):
-        done = run_program(program, env=env)
+        done = run_forked(program, env=env)
         lines = [line for line in done.stderr.splitlines() if "INFO" in line]
         assert len(lines) == 1
         assert lines[0].startswith(
@@ -270,9 +270,9 @@ def test_the_programs_logging_configuration_is_respected(run_program: RunProgram
     assert "INFO" not in done.stderr
 
 
-def test_nothing_is_parsed_for_a_summary(run_program: RunProgram) -> None:
+def test_nothing_is_parsed_for_a_summary(run_forked: RunProgram) -> None:
     """With default settings the parser is never entered, and the number of kernels is right."""
-    done = run_program(
+    done = run_forked(
         """
         import torch, instrumented_backend
         from instrumented_backend.observe import generated
@@ -286,7 +286,9 @@ def test_nothing_is_parsed_for_a_summary(run_program: RunProgram) -> None:
     assert " 1 kernel " in done.stderr and "parsed" not in done.stderr
 
 
-def test_the_code_and_its_cache_stay_inductors(run_program: RunProgram, tmp_path: Path) -> None:
+def test_the_code_and_its_cache_stay_inductors(
+    run_forked: RunProgram, isa_checks: Path, tmp_path: Path
+) -> None:
     """What we keep is in a folder of its own; Inductor's files are the same without us."""
     program = """
         import torch
@@ -295,8 +297,8 @@ def test_the_code_and_its_cache_stay_inductors(run_program: RunProgram, tmp_path
     """
     files = []
     for backend in ("inductor", "instrumented"):
-        cache = tmp_path / backend
-        run_program(program.format(backend), env={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
+        cache = shutil.copytree(isa_checks, tmp_path / backend)
+        run_forked(program.format(backend), env={"TORCHINDUCTOR_CACHE_DIR": str(cache)})
         modules = {p.name: p.read_text() for p in cache.glob("??/*.py")}
         files.append((modules, {path.name for path in cache.iterdir()} - {"instrumented"}))
     assert files[0] == files[1]

@@ -80,11 +80,11 @@ def counts(rows: list[dict[str, str]]) -> list[list[int]]:
     return [[int(value) for value in row.values()] for row in rows]
 
 
-def test_cold_and_warm(run_program: RunProgram, tmp_path: Path) -> None:
+def test_cold_and_warm(run_program: RunProgram, cold_cache: Path, tmp_path: Path) -> None:
     env = {
         VARIABLE: "graph_stats, kernel_metadata,slow_fusion,"
         "fusion_failure_due_to_indexing_mismatch",
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),
     }
     cold = run_program(PROGRAM, env=env)
     warm = run_program(PROGRAM, env=env)
@@ -149,11 +149,13 @@ def check_fusion_failures(decided: list[list[str]], folder: Path) -> None:
         assert {int(row["pre_grad_graph_id"]), int(row["post_grad_graph_id"])} <= set(range(5))
 
 
-def test_the_fx_graph_cache_alone(run_program: RunProgram, tmp_path: Path) -> None:
+def test_the_fx_graph_cache_alone(
+    run_program: RunProgram, cold_cache: Path, tmp_path: Path
+) -> None:
     """Without AOTAutograd's cache a warm graph passes through Inductor's own step."""
     env = {
         VARIABLE: "graph_stats",
-        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+        "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
     }
     truth = json.loads(run_program(PROGRAM, env=env).stdout)["graphs"]
@@ -183,10 +185,12 @@ def test_the_working_folder(run_program: RunProgram, tmp_path: Path) -> None:
     ]
 
 
-def test_a_cache_filled_without_the_numbers(run_program: RunProgram, tmp_path: Path) -> None:
-    env = {VARIABLE: "graph_stats", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+def test_a_cache_filled_without_the_numbers(
+    run_program: RunProgram, cold_cache: Path, tmp_path: Path
+) -> None:
+    env = {VARIABLE: "graph_stats", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     run_program(SMALL, env=env)
-    (kept,) = (tmp_path / "cache").glob("instrumented/graph_stats/*")
+    (kept,) = cold_cache.glob("instrumented/graph_stats/*")
     kept.unlink()
     done = run_program(SMALL, env=env)
     assert table(tmp_path / "reports1", "graph_stats") == [
@@ -200,9 +204,9 @@ def test_a_cache_filled_without_the_numbers(run_program: RunProgram, tmp_path: P
     assert "WARNING: lost: graph_stats of a cached graph: JSONDecodeError" in done.stderr
 
 
-def test_the_same_cache_keys_as_inductor(run_program: RunProgram, tmp_path: Path) -> None:
+def test_the_same_cache_keys_as_inductor(run_program: RunProgram, cold_cache: Path) -> None:
     """Inductor's config, of which the enabled tables are part, makes the key; we do not."""
-    env = {VARIABLE: "kernel_metadata", "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")}
+    env = {VARIABLE: "kernel_metadata", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     plain = SMALL.replace('"instrumented"', '"inductor"')
     count = "from torch._dynamo.utils import counters\nprint(counters['inductor'])"
     assert "'fxgraph_cache_miss': 1" in run_program(plain + count, env=env).stdout
@@ -241,7 +245,9 @@ def test_what_cannot_be_written_is_lost_and_said_once(
     assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
 
 
-def test_compiled_in_another_process(run_program: RunProgram, tmp_path: Path) -> None:
+def test_compiled_in_another_process(
+    run_program: RunProgram, cold_cache: Path, tmp_path: Path
+) -> None:
     """Which has Inductor's own tables; what only it knows is missing, and nothing fails."""
     done = run_program(
         """
@@ -253,7 +259,7 @@ def test_compiled_in_another_process(run_program: RunProgram, tmp_path: Path) ->
         env={
             VARIABLE: "graph_stats",
             "TORCHINDUCTOR_FX_COMPILE_MODE": "SUBPROCESS",
-            "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache"),
+            "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),
         },
     )
     assert done.stdout == "3.0\n"

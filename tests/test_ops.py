@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import textwrap
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ def ops_of(done: Finished) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("steps", [5, 1000])
-def test_always_is_exact(run_program: RunProgram, steps: int) -> None:
-    done = run_program(KNOWN.replace("STEPS", str(steps)), env={"INSTRUMENTED_OPS": "always"})
+def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
+    done = run_forked(KNOWN.replace("STEPS", str(steps)), env={"INSTRUMENTED_OPS": "always"})
     ops, summary = ops_of(done), done.report["summary"]
     assert ops["status"] == "exact" and ops["observed_pct"] == 100
     # Two ops in each graph, four between them.
@@ -54,10 +55,10 @@ def test_always_is_exact(run_program: RunProgram, steps: int) -> None:
     }
 
 
-def test_always_waits_for_the_library(run_program: RunProgram, tmp_path: Any) -> None:
+def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> None:
     """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
-    run_program(KNOWN.replace("STEPS", "1"))
-    done = run_program(
+    run_forked(KNOWN.replace("STEPS", "1"))
+    done = run_forked(
         KNOWN.replace("STEPS", "5"),
         env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},
         timeout=50,
@@ -67,8 +68,8 @@ def test_always_waits_for_the_library(run_program: RunProgram, tmp_path: Any) ->
 
 
 @pytest.mark.parametrize("steps", [5, 1000])
-def test_auto_is_within_two_percent(run_program: RunProgram, steps: int) -> None:
-    done = run_program(KNOWN.replace("STEPS", str(steps)))
+def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
+    done = run_forked(KNOWN.replace("STEPS", str(steps)))
     ops, summary = ops_of(done), done.report["summary"]
     assert ops["status"] == ("exact" if steps == 5 else "sampled")
     assert (ops["observed_pct"] == 100) == (steps == 5)
@@ -80,9 +81,9 @@ def test_auto_is_within_two_percent(run_program: RunProgram, steps: int) -> None
     assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
 
 
-def test_the_two_graph_model(run_program: RunProgram) -> None:
+def test_the_two_graph_model(run_forked: RunProgram) -> None:
     """Eight ops, a graph break that runs none, ten steps."""
-    done = run_program(
+    done = run_forked(
         """
         import torch
         first, second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
@@ -136,9 +137,9 @@ def test_training(run_program: RunProgram, lazy: bool) -> None:
     assert places["torch::autograd::AccumulateGrad"] == (8, 20)  # backward()
 
 
-def test_what_happens_on_other_threads_is_seen(run_program: RunProgram) -> None:
+def test_what_happens_on_other_threads_is_seen(run_forked: RunProgram) -> None:
     """Threads end while a window is open."""
-    done = run_program(
+    done = run_forked(
         """
         import threading, torch
         compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
@@ -159,8 +160,8 @@ def test_what_happens_on_other_threads_is_seen(run_program: RunProgram) -> None:
     assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200
 
 
-def test_a_fork_while_a_window_is_open(run_program: RunProgram) -> None:
-    done = run_program(
+def test_a_fork_while_a_window_is_open(run_forked: RunProgram) -> None:
+    done = run_forked(
         """
         import os, sys, torch
         compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
@@ -179,20 +180,20 @@ def test_a_fork_while_a_window_is_open(run_program: RunProgram) -> None:
     assert done.report["summary"]["total_ops"] == 4 * 2 + 4
 
 
-def test_print_missing(run_program: RunProgram) -> None:
-    done = run_program(KNOWN.replace("STEPS", "100"), env={"TORCHDYNAMO_PRINT_MISSING": "1"})
+def test_print_missing(run_forked: RunProgram) -> None:
+    done = run_forked(KNOWN.replace("STEPS", "100"), env={"TORCHDYNAMO_PRINT_MISSING": "1"})
     printed = [line for line in done.stderr.splitlines() if line.startswith("MISSING ")]
     assert len(printed) == len(LINES)
     assert any("aten::layer_norm" in line and "program0.py:12 in step" in line for line in printed)
 
 
-def test_off(run_program: RunProgram) -> None:
-    done = run_program(KNOWN.replace("STEPS", "5"), env={"INSTRUMENTED_OPS": "off"})
+def test_off(run_forked: RunProgram) -> None:
+    done = run_forked(KNOWN.replace("STEPS", "5"), env={"INSTRUMENTED_OPS": "off"})
     assert done.report["summary"]["captured_ops"] is None
     assert "captured -/- ops: INSTRUMENTED_OPS=off" in done.stderr
 
 
-def test_without_a_compiler(run_program: RunProgram, tmp_path: Any) -> None:
+def test_without_a_compiler(run_forked: RunProgram, tmp_path: Any) -> None:
     """Inductor needs one of its own on CPU; this one fails for the op meter alone."""
     compiler = tmp_path / "g++"
     compiler.write_text(
@@ -200,16 +201,18 @@ def test_without_a_compiler(run_program: RunProgram, tmp_path: Any) -> None:
         f'exec {shutil.which("g++")} "$@"\n'
     )
     compiler.chmod(0o755)
-    env = {"CXX": str(compiler), "XDG_CACHE_HOME": str(tmp_path / "empty")}
-    done = run_program(KNOWN.replace("STEPS", "5"), env=env)
+    # Set once Inductor has read the variable: another compiler would make all it has cached cold.
+    prelude = f"import os, torch._inductor.config; os.environ['CXX'] = {str(compiler)!r}\n"
+    env = {"XDG_CACHE_HOME": str(tmp_path / "empty")}
+    done = run_forked(prelude + textwrap.dedent(KNOWN.replace("STEPS", "5")), env=env)
     assert done.report["summary"]["total_ops"] is None
     said = " ".join(done.stderr.split())
     assert "captured -/- ops: no op meter: " in said and "exit code 1: error: broken" in said
     assert done.report["summary"]["graph_calls"] == 10
 
 
-def test_reset_starts_afresh(run_program: RunProgram) -> None:
-    done = run_program(
+def test_reset_starts_afresh(run_forked: RunProgram) -> None:
+    done = run_forked(
         KNOWN.replace("STEPS", "5") + "    instrumented_backend.reset()\n"
         "    for _ in range(7): step(x)\n",
         env={"INSTRUMENTED_OPS": "always"},
@@ -217,11 +220,11 @@ def test_reset_starts_afresh(run_program: RunProgram) -> None:
     assert (done.report["summary"]["captured_ops"], done.report["summary"]["total_ops"]) == (28, 56)
 
 
-def test_modes_agree(run_program: RunProgram) -> None:
+def test_modes_agree(run_forked: RunProgram) -> None:
     """200 training steps: every percentage within a point."""
     found = {}
     for mode in ("auto", "always"):
-        done = run_program(TRAINING.replace("10", "200"), env={"INSTRUMENTED_OPS": mode})
+        done = run_forked(TRAINING.replace("10", "200"), env={"INSTRUMENTED_OPS": mode})
         found[mode] = done.report["summary"]
     assert found["auto"]["captured_ops"] == found["always"]["captured_ops"]
     assert found["auto"]["pct_ops"] == pytest.approx(found["always"]["pct_ops"], abs=1)
@@ -253,9 +256,9 @@ def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
     assert done.report["summary"]["total_ops"] == 102_000 * 12
 
 
-def test_device_time_without_a_gpu(run_program: RunProgram) -> None:
+def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:
     """Unknown, and says why; a profiler of the program's own is not disturbed."""
-    done = run_program(
+    done = run_forked(
         """
         import torch
         compiled = torch.compile(lambda x: x.relu() + 1, backend="instrumented")
