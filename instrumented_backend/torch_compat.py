@@ -810,10 +810,14 @@ def profiler_state() -> ModuleType:
 
 
 def device_profile() -> Any:
-    """A profiler of kernels, of the calls that launch them, and of this backend's regions."""
-    from torch.profiler import ProfilerActivity, profile
+    """A profiler of kernels, of the calls that launch them, and of this backend's regions.
 
-    return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    A context manager with ``export_chrome_trace(path)``. It is what ``torch.profiler.profile`` is
+    made of: that one warns, on the program's stderr, that it keeps one window's events only.
+    """
+    from torch.autograd.profiler import profile
+
+    return profile(use_device="cuda", use_kineto=True)
 
 
 def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -> None:
@@ -824,7 +828,11 @@ def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            enabled = module._is_profiler_enabled
             starting()
+            if enabled and original.__name__ == "_enable_profiler":
+                # emit_nvtx sets it first, and a profiler that ended for it just now took it back.
+                module._set_is_profiler_enabled(True)
             return original(*args, **kwargs)
 
         return call
@@ -852,6 +860,12 @@ def synchronize() -> None:
     import torch
 
     torch.cuda.synchronize()
+
+
+def is_grad_enabled() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 def is_capturing() -> bool:
