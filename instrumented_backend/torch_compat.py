@@ -454,11 +454,16 @@ def patch_cudagraphs(
     nothing but these methods tells of replays. ``skips`` gets the log records in which torch says
     why it does without. ``guard`` keeps failures of ours from the program.
     """
-    undos: list[Undo] = []
+    from torch._inductor import cudagraph_utils
+
+    # At once: where every graph is skipped, the trees are never imported.
+    logger = cudagraph_utils.cudagraphs_log
+    logger.addHandler(skips)
+    undos: list[Undo] = [lambda: logger.removeHandler(skips)]
 
     def patch(module: ModuleType) -> None:
         with guard():
-            undos.append(_patch_trees(module, recorded, replayed, skips, guard))
+            undos.append(_patch_trees(module, recorded, replayed, guard))
 
     after_import(_CUDAGRAPH_TREES, patch)
 
@@ -473,15 +478,11 @@ def _patch_trees(
     module: Any,
     recorded: Callable[[str, str, int, str | None, int], None],
     replayed: Callable[[int], None],
-    skips: logging.Handler,
     guard: Callable[[], AbstractContextManager[None]],
 ) -> Undo:
-    from torch._inductor import cudagraph_utils
-
     manager = module.CUDAGraphTreeManager
     record, execute = manager.record_function, manager.execute_node
     backward = module.CompilationMode.BACKWARD
-    logger = cudagraph_utils.cudagraphs_log
 
     @functools.wraps(record)
     def record_function(self: Any, new_inputs: Any, function_id: Any) -> Any:
@@ -502,11 +503,9 @@ def _patch_trees(
         return execute(self, node, new_inputs)
 
     manager.record_function, manager.execute_node = record_function, execute_node
-    logger.addHandler(skips)
 
     def undo() -> None:
         manager.record_function, manager.execute_node = record, execute
-        logger.removeHandler(skips)
 
     return undo
 
@@ -517,7 +516,8 @@ def _mismatch(trees: Any, inputs: Any, function_id: Any) -> str | None:
     siblings = (trees.roots if node is None else node.children).get(function_id)
     if not siblings:
         return None
-    status = siblings[-1].check_invariants(inputs)[0]
+    # On a copy: where the recording fits after all, the method takes inputs out of the list.
+    status = siblings[-1].check_invariants(list(inputs))[0]
     return str(status.name)
 
 
