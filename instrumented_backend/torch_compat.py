@@ -528,7 +528,8 @@ def cudagraph_pool_bytes() -> int | None:
     trees = sys.modules.get(_CUDAGRAPH_TREES)
     if trees is None or not torch.cuda.is_initialized():
         return None
-    segments = torch.cuda.memory_snapshot()
+    # Traces are the program's, if it records any: to read them takes seconds.
+    segments = torch.cuda.memory_snapshot(include_traces=False)
     return sum(
         int(segment["total_size"])
         for segment in segments

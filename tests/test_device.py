@@ -165,14 +165,17 @@ def test_an_open_window_is_read_at_the_exit(windows: Windows) -> None:
 
 
 def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Any:
-        raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+    class Failing(Profile):
+        def __enter__(self) -> None:
+            torch_compat.profiler_state()._run_on_profiler_start()  # as torch's does first
+            raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
-    monkeypatch.setattr(torch_compat, "device_profile", fail)
+    monkeypatch.setattr(torch_compat, "device_profile", lambda: Failing(windows.happened))
     windows.meter.want()
     windows.rounds(SETTLING_ROUNDS + 5)
     assert windows.happened == ["pause", "resume"], "the op meter goes on"
     assert not windows.gate.active
+    assert not torch_compat.profiler_state()._is_profiler_enabled
     [note] = windows.failures.notes
     assert note.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 

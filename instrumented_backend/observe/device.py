@@ -134,6 +134,7 @@ class DeviceMeter:
             done = True
         if not done:
             self._profile = None
+            torch_compat.profiler_state()._set_is_profiler_enabled(False)  # it may be half started
             self._rest()
             self._pause(False)
 
