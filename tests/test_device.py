@@ -136,6 +136,37 @@ def test_the_programs_own_profiler_goes_first(windows: Windows) -> None:
     assert windows.meter.record({FORWARD: 4}).windows == 1, "what it saw until then counts"
 
 
+def test_the_programs_own_profiler_on_another_thread(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the main thread to end the window, which no other thread can."""
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    seen: list[list[str]] = []
+
+    def start() -> None:
+        windows.meter._starting()
+        seen.append(list(windows.happened))
+
+    monkeypatch.setattr(device, "GIVING_WAY_S", 60.0)
+    thread = threading.Thread(target=start)
+    thread.start()
+    while not windows.meter._programs_own:
+        pass
+    windows.rounds(1)
+    thread.join()
+    assert seen[0][:3] == ["pause", "start", "stop"]
+    # Where the main thread calls no graph, the program goes on all the same.
+    windows.meter._stopped()
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    monkeypatch.setattr(device, "GIVING_WAY_S", 0.01)
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert seen[1][-1] == "start"
+
+
 def test_none_while_a_graph_is_recorded(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
     windows.meter.want()

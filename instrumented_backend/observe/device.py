@@ -36,6 +36,7 @@ ROUNDS = 5
 # of them, unless these take long.
 ROUNDS_OF_UNKNOWN_STEPS, ENOUGH_S = 40, 0.25
 PATIENCE_CALLS = 100  # with gradients on, until the first backward call is not waited for any more
+GIVING_WAY_S = 1.0  # how long a profiler that starts on another thread waits for a window's end
 LONGEST_WINDOW_CALLS = 1_000  # all events of a window are in memory until it closes
 MAX_KERNELS = 1_000
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 10.0, 2.0, 1800.0
@@ -69,6 +70,8 @@ class DeviceMeter:
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._profile: Any = None
+        self._ended = threading.Event()  # is no window open, and none being read
+        self._ended.set()
         self._spoiled = False
         self._opened_s = 0.0
         self._own_start = False
@@ -134,6 +137,7 @@ class DeviceMeter:
             done = True
         if not done:
             self._profile = None
+            self._ended.set()
             torch_compat.profiler_state()._set_is_profiler_enabled(False)  # it may be half started
             self._rest()
             self._pause(False)
@@ -160,7 +164,7 @@ class DeviceMeter:
             self._rounds += 1
             self._differentiated = False
         if self._profile is not None:
-            if self._spoiled or self._is_enough():
+            if self._spoiled or self._programs_own or self._is_enough():
                 self._close()
         elif self._rounds >= SETTLING_ROUNDS and (
             self._trains or self._calls > PATIENCE_CALLS or not torch_compat.is_grad_enabled()
@@ -184,6 +188,7 @@ class DeviceMeter:
         if torch_compat.is_capturing():
             return  # a profiler would have to wait for the GPU, which a capture can't
         self._pause(True)
+        self._ended.clear()
         torch_compat.synchronize()  # kernels of earlier calls are no part of the window
         with self._own():
             self._profile = torch_compat.device_profile()
@@ -205,6 +210,7 @@ class DeviceMeter:
         self._wait()
         with self._own():
             profile.__exit__(None, None, None)
+        self._ended.set()
         self._pause(False)
         if self._spoiled:
             self.want()  # a new one, at once
@@ -304,7 +310,10 @@ class DeviceMeter:
         self._programs_own = True
         if self._profile is not None:
             self._seen.gave_way += 1
-            self.close()
+            if _in_main_thread():
+                self.close()
+            else:
+                self._ended.wait(GIVING_WAY_S)  # by the main thread's next call
 
     def _stopped(self) -> None:
         if not self._own_start:
