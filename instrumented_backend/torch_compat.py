@@ -454,11 +454,16 @@ def patch_cudagraphs(
     nothing but these methods tells of replays. ``skips`` gets the log records in which torch says
     why it does without. ``guard`` keeps failures of ours from the program.
     """
-    undos: list[Undo] = []
+    from torch._inductor import cudagraph_utils
+
+    # At once: where every graph is skipped, the trees are never imported.
+    logger = cudagraph_utils.cudagraphs_log
+    logger.addHandler(skips)
+    undos: list[Undo] = [lambda: logger.removeHandler(skips)]
 
     def patch(module: ModuleType) -> None:
         with guard():
-            undos.append(_patch_trees(module, recorded, replayed, skips, guard))
+            undos.append(_patch_trees(module, recorded, replayed, guard))
 
     after_import(_CUDAGRAPH_TREES, patch)
 
@@ -473,15 +478,11 @@ def _patch_trees(
     module: Any,
     recorded: Callable[[str, str, int, str | None, int], None],
     replayed: Callable[[int], None],
-    skips: logging.Handler,
     guard: Callable[[], AbstractContextManager[None]],
 ) -> Undo:
-    from torch._inductor import cudagraph_utils
-
     manager = module.CUDAGraphTreeManager
     record, execute = manager.record_function, manager.execute_node
     backward = module.CompilationMode.BACKWARD
-    logger = cudagraph_utils.cudagraphs_log
 
     @functools.wraps(record)
     def record_function(self: Any, new_inputs: Any, function_id: Any) -> Any:
@@ -502,11 +503,9 @@ def _patch_trees(
         return execute(self, node, new_inputs)
 
     manager.record_function, manager.execute_node = record_function, execute_node
-    logger.addHandler(skips)
 
     def undo() -> None:
         manager.record_function, manager.execute_node = record, execute
-        logger.removeHandler(skips)
 
     return undo
 
@@ -517,7 +516,8 @@ def _mismatch(trees: Any, inputs: Any, function_id: Any) -> str | None:
     siblings = (trees.roots if node is None else node.children).get(function_id)
     if not siblings:
         return None
-    status = siblings[-1].check_invariants(inputs)[0]
+    # On a copy: where the recording fits after all, the method takes inputs out of the list.
+    status = siblings[-1].check_invariants(list(inputs))[0]
     return str(status.name)
 
 
@@ -528,7 +528,8 @@ def cudagraph_pool_bytes() -> int | None:
     trees = sys.modules.get(_CUDAGRAPH_TREES)
     if trees is None or not torch.cuda.is_initialized():
         return None
-    segments = torch.cuda.memory_snapshot()
+    # Traces are the program's, if it records any: to read them takes seconds.
+    segments = torch.cuda.memory_snapshot(include_traces=False)
     return sum(
         int(segment["total_size"])
         for segment in segments
@@ -810,10 +811,14 @@ def profiler_state() -> ModuleType:
 
 
 def device_profile() -> Any:
-    """A profiler of kernels, of the calls that launch them, and of this backend's regions."""
-    from torch.profiler import ProfilerActivity, profile
+    """A profiler of kernels, of the calls that launch them, and of this backend's regions.
 
-    return profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    A context manager with ``export_chrome_trace(path)``. It is what ``torch.profiler.profile`` is
+    made of: that one warns, on the program's stderr, that it keeps one window's events only.
+    """
+    from torch.autograd.profiler import profile
+
+    return profile(use_device="cuda", use_kineto=True)
 
 
 def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -> None:
@@ -824,7 +829,11 @@ def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
+            enabled = module._is_profiler_enabled
             starting()
+            if enabled and original.__name__ == "_enable_profiler":
+                # emit_nvtx sets it first, and a profiler that ended for it just now took it back.
+                module._set_is_profiler_enabled(True)
             return original(*args, **kwargs)
 
         return call
@@ -852,6 +861,12 @@ def synchronize() -> None:
     import torch
 
     torch.cuda.synchronize()
+
+
+def is_grad_enabled() -> bool:
+    import torch
+
+    return torch.is_grad_enabled()
 
 
 def is_capturing() -> bool:

@@ -45,6 +45,12 @@ _PREFIXES = {
     "triton_per": "triton_persistent_reduction",
     "triton_": "triton_unknown",
 }
+# What CUPTI itself takes, and waits: torch's profiler has them among the device's events.
+_NO_WORK = frozenset(
+    {"Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler"}
+    | {"Instrumentation", "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading"}
+    | {"UVM Activity Init", "Context Sync", "Event Sync", "Stream Sync", "Stream Wait Event"}
+)
 _DECORATOR = re.compile(rf"^@(?:triton_heuristics\.)?({'|'.join(CATEGORIES)})\(", re.MULTILINE)
 _MAX_NAME = 120
 
@@ -250,7 +256,8 @@ def _is_work(event: Any, on_cpu: bool) -> bool:
     if on_cpu:
         return bool(event.device_type == DeviceType.CPU)
     # An annotation's span on the device is no work of its own.
-    return event.device_type != DeviceType.CPU and not getattr(event, "is_user_annotation", False)
+    is_annotation = getattr(event, "is_user_annotation", False)
+    return event.device_type != DeviceType.CPU and not is_annotation and event.key not in _NO_WORK
 
 
 def _self_time_us(event: Any, on_cpu: bool) -> float:

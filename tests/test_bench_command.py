@@ -285,6 +285,32 @@ def test_help_says_that_code_is_run() -> None:
     assert done.returncode == 0 and "RUNS THE GENERATED CODE" in done.stdout
 
 
+def test_no_process_for_a_kernel_that_needs_its_graph(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tuning one matrix product leaves twenty modules of candidates."""
+
+    def measured(run: BenchRun, targets: list[Any]) -> dict[str, str]:
+        run.peaks["cuda"] = Peak("cuda", "some GPU", 10.0, 1 << 20)
+        return {}
+
+    def start(*args: object) -> None:
+        raise AssertionError("a process was started")
+
+    put(tmp_path, "template.kernel1.py", modules()["plain/template.kernel1.py"])
+    monkeypatch.setattr(driver, "_measure_peaks", measured)
+    monkeypatch.setattr(driver, "Child", start)
+    done: list[int] = []
+    (record,) = driver.bench(find_targets([tmp_path]).modules, Options(), done.append).kernels
+    assert (record.kernel.kernel_name, done) == ("triton_mm", [1])
+    assert record.error == (
+        "a template kernel's module does not tell its grid: its graph's module does"
+    )
+    # With benchmark_kernel on, the one that was chosen does tell.
+    put(tmp_path, "template.kernel22.py", modules()["bk/template.kernel22.py"])
+    assert [target.error for target in find_targets([tmp_path]).modules] == [record.error, None]
+
+
 @pytest.mark.usefixtures("known_peak")
 def test_a_module_that_cannot_be_loaded(cache: Path, tmp_path: Path) -> None:
     path = with_kernel(cache, tmp_path, "pass")

@@ -76,6 +76,10 @@ def benched(gpt2: tuple[Path, dict[str, list[float]]]) -> dict[str, Any]:
     return bench(str(gpt2[0]))
 
 
+# Between its two events, a launch takes this much longer than its kernel does by CUPTI.
+LAUNCH_MS = 0.004
+
+
 def test_as_in_the_training_run(
     gpt2: tuple[Path, dict[str, list[float]]], benched: dict[str, Any]
 ) -> None:
@@ -84,18 +88,24 @@ def test_as_in_the_training_run(
     for row in benched["kernels"]:
         by_name.setdefault(row["kernel_name"], []).append(row)
     (peak,) = benched["peaks"]
-    compared = 0
+    assert peak["cache_bytes"] > 1 << 20
+    compared, off = [], []
     for name, times in gpt2[1].items():
         rows = by_name[name]
-        if len(rows) > 1:
+        if len(rows) > 1 or rows[0]["total_bytes"] is None:
             continue  # of several shapes, or of two graphs: the trace does not tell them apart
         (row,) = rows
         if row["total_bytes"] > peak["cache_bytes"]:
-            assert row["ms"] == pytest.approx(statistics.median(times), rel=0.1), name
-            compared += 1
+            trace_ms = statistics.median(times)
+            compared.append((name, row["total_bytes"], row["ms"], trace_ms))
+            if row["ms"] != pytest.approx(trace_ms, rel=0.1, abs=LAUNCH_MS):
+                off.append(compared[-1])
         else:
-            assert any("timed with cold caches" in note for note in row["notes"]), name
-    assert compared
+            assert any(
+                "timed with cold caches" in note or "faster than" in note for note in row["notes"]
+            ), row
+    print(*compared, sep="\n")  # -rP shows it
+    assert compared and not off
 
 
 def test_every_kernel_has_its_figures(benched: dict[str, Any]) -> None:
@@ -134,29 +144,42 @@ print(json.dumps(do_bench(run, return_mode="median")))
 """
 
 
-def test_a_large_pointwise_kernel(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def pointwise(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The cache that compiling it left."""
+    cache = str(tmp_path_factory.mktemp("pointwise"))
+    run(sys.executable, "-c", POINTWISE, TORCHINDUCTOR_CACHE_DIR=cache).check_returncode()
+    return cache
+
+
+def test_a_large_pointwise_kernel(pointwise: str) -> None:
     """At least 90 % of a copy's bandwidth, and within 5 % of ``do_bench`` called by hand."""
-    cache = str(tmp_path / "cache")
-    assert run(sys.executable, "-c", POINTWISE, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
-    (row,) = bench(cache)["kernels"]
+    done = run(*TOOL, pointwise, "--profile", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    (row,) = document["kernels"]
+    assert row["error"] is None
     assert row["total_bytes"] == 3 * 4 << 26
-    assert 90 <= row["copy_pct"] <= 105
-    by_hand = run(sys.executable, "-c", BY_HAND, TORCHINDUCTOR_CACHE_DIR=cache)
+    assert 90 <= row["copy_pct"] <= 105, row
+    by_hand = run(sys.executable, "-c", BY_HAND, TORCHINDUCTOR_CACHE_DIR=pointwise)
+    assert by_hand.returncode == 0, by_hand.stderr
     assert row["ms"] == pytest.approx(json.loads(by_hand.stdout.splitlines()[-1]), rel=0.05)
+    (graph,) = document["graphs"]
+    assert "== triton_pointwise category kernels ==" in graph["profile"]
+    (busy,) = [
+        line for line in graph["profile"].splitlines() if line.startswith("Percent of time when")
+    ]
+    assert "when CUDA is busy: " in busy
+    assert 50 < float(busy.split(": ")[1].split("%")[0]) <= 100
 
 
-def test_all_configs(tmp_path: Path) -> None:
-    """Several, where the autotuner tried several; one of them is the chosen one."""
-    cache = str(tmp_path / "cache")
-    program = POINTWISE.replace("x * 2 + y", "x.view(8192, -1).softmax(-1)")
-    assert run(sys.executable, "-c", program, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
-    rows = bench(cache, "--all-configs")["kernels"]
-    names = {row["kernel_name"] for row in rows}
-    for name in names:
-        mine = [row for row in rows if row["kernel_name"] == name]
-        assert sum(row["chosen"] for row in mine) == 1
-        assert len({row["config"] for row in mine}) == len(mine)
-    assert len(rows) > len(names)
+def test_all_configs(pointwise: str) -> None:
+    """Inductor tries two for a pointwise kernel in one dimension; one of them is the chosen one."""
+    rows = bench(pointwise, "--all-configs")["kernels"]
+    assert {row["kernel_name"] for row in rows} == {rows[0]["kernel_name"]}
+    assert all(row["error"] is None and row["ms"] > 0 for row in rows), rows
+    assert sum(row["chosen"] for row in rows) == 1
+    assert len({row["config"] for row in rows}) == len(rows) > 1
 
 
 def test_recorded_modules(tmp_path: Path) -> None:
@@ -168,13 +191,3 @@ def test_recorded_modules(tmp_path: Path) -> None:
     for row in document["kernels"]:
         if row["path"] is not None and row["calls"]:
             assert row["error"] is None, (row["kernel_name"], row["error"])
-
-
-def test_profile_report(tmp_path: Path) -> None:
-    cache = str(tmp_path / "cache")
-    assert run(sys.executable, "-c", POINTWISE, TORCHINDUCTOR_CACHE_DIR=cache).returncode == 0
-    done = run(*TOOL, cache, "--profile")
-    assert "== triton_pointwise category kernels ==" in done.stdout
-    (busy,) = [line for line in done.stdout.splitlines() if line.startswith("Percent of time when")]
-    assert "when CUDA is busy: " in busy
-    assert 50 < float(busy.split(": ")[1].split("%")[0]) <= 100

@@ -21,6 +21,7 @@ class Node:
         self.children: dict[Any, list[Node]] = {}
 
     def check_invariants(self, inputs: list[int]) -> tuple[Any, Any]:
+        inputs.clear()  # torch's takes some out of the list
         return SimpleNamespace(name="StaticInputIdxMismatch"), lambda: "why"
 
 
@@ -35,6 +36,7 @@ def trees() -> Any:
 
         def record_function(self, new_inputs: list[int], function_id: Any) -> str:
             node = Node(new_inputs)
+            assert node.inputs, "whoever looked before left them alone"
             new_inputs.clear()  # as torch does
             place = self.roots if self.current_node is None else self.current_node.children
             place.setdefault(function_id, []).append(node)
@@ -58,7 +60,7 @@ class Function:
 def test_recordings_replays_and_recordings_again() -> None:
     module, graphs = trees(), CudaGraphs(Failures())
     undo = torch_compat._patch_trees(
-        module, graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
+        module, graphs.recorded, graphs.replayed, contextlib.nullcontext
     )
     manager = module.CUDAGraphTreeManager()
     small, large = Function(0), Function(1)
@@ -97,7 +99,7 @@ def test_failures_of_ours_never_reach_the_program() -> None:
     module, failures = trees(), Failures()
     graphs = CudaGraphs(failures)
     torch_compat._patch_trees(
-        module, graphs.recorded, graphs.replayed, graphs, lambda: failures.guard("CUDA graphs")
+        module, graphs.recorded, graphs.replayed, lambda: failures.guard("CUDA graphs")
     )
     manager = module.CUDAGraphTreeManager()
     del manager.mode
@@ -109,15 +111,17 @@ def test_failures_of_ours_never_reach_the_program() -> None:
 
 
 def test_skips_come_from_torchs_own_log() -> None:
+    """Whether or not the module of the trees is ever imported: only a recording needs it."""
     from torch._inductor import cudagraph_utils
 
-    module, graphs = trees(), CudaGraphs(Failures())
-    undo = torch_compat._patch_trees(
-        module, graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
+    graphs = CudaGraphs(Failures())
+    undo = torch_compat.patch_cudagraphs(
+        graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
     )
-    cudagraph_utils.cudagraphs_log.warning("skipping cudagraphs due to %s", "cpu device (x)")
+    cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to cpu device (x)")
+    cudagraph_utils.maybe_warning_due_to_dynamic_shape(dict.fromkeys(range(1000)), 1)
     undo()
-    cudagraph_utils.cudagraphs_log.warning("skipping cudagraphs due to something later")
+    cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to a later one")
     found = graphs.report()
     assert found["skipped"] == {"cpu device (x)": 1} and found["recorded"] == 0
 

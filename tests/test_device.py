@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -14,6 +13,7 @@ from instrumented_backend.observe import device
 from instrumented_backend.observe.device import ROUNDS, SETTLING_ROUNDS, DeviceMeter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
+from instrumented_backend.profiling.trace_file import read_trace
 
 FORWARD, BACKWARD = 1, 2  # region keys
 
@@ -24,10 +24,11 @@ class Profile:
     def __init__(self, happened: list[str]) -> None:
         self._happened = happened
 
-    def start(self) -> None:
+    def __enter__(self) -> None:
         self._happened.append("start")
 
-    def stop(self) -> None:
+    def __exit__(self, *exception: object) -> None:
+        assert exception == (None, None, None)
         self._happened.append("stop")
 
     def export_chrome_trace(self, path: str) -> None:
@@ -58,10 +59,12 @@ class Windows:
         )
 
     def rounds(self, count: int) -> None:
-        for _ in range(count):
-            for key in (FORWARD, BACKWARD):
-                if self.gate.active:
-                    self.meter.enter(key)
+        self.calls([FORWARD, BACKWARD] * count)
+
+    def calls(self, keys: list[int]) -> None:
+        for key in keys:
+            if self.gate.active or self.meter._profile is not None:
+                self.meter.enter(key)
 
 
 @pytest.fixture
@@ -133,6 +136,37 @@ def test_the_programs_own_profiler_goes_first(windows: Windows) -> None:
     assert windows.meter.record({FORWARD: 4}).windows == 1, "what it saw until then counts"
 
 
+def test_the_programs_own_profiler_on_another_thread(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the main thread to end the window, which no other thread can."""
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    seen: list[list[str]] = []
+
+    def start() -> None:
+        windows.meter._starting()
+        seen.append(list(windows.happened))
+
+    monkeypatch.setattr(device, "GIVING_WAY_S", 60.0)
+    thread = threading.Thread(target=start)
+    thread.start()
+    while not windows.meter._programs_own:
+        pass
+    windows.rounds(1)
+    thread.join()
+    assert seen[0][:3] == ["pause", "start", "stop"]
+    # Where the main thread calls no graph, the program goes on all the same.
+    windows.meter._stopped()
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    monkeypatch.setattr(device, "GIVING_WAY_S", 0.01)
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    assert seen[1][-1] == "start"
+
+
 def test_none_while_a_graph_is_recorded(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
     windows.meter.want()
@@ -161,14 +195,17 @@ def test_an_open_window_is_read_at_the_exit(windows: Windows) -> None:
 
 
 def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Any:
-        raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+    class Failing(Profile):
+        def __enter__(self) -> None:
+            torch_compat.profiler_state()._run_on_profiler_start()  # as torch's does first
+            raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
-    monkeypatch.setattr(torch_compat, "device_profile", fail)
+    monkeypatch.setattr(torch_compat, "device_profile", lambda: Failing(windows.happened))
     windows.meter.want()
     windows.rounds(SETTLING_ROUNDS + 5)
     assert windows.happened == ["pause", "resume"], "the op meter goes on"
     assert not windows.gate.active
+    assert not torch_compat.profiler_state()._is_profiler_enabled
     [note] = windows.failures.notes
     assert note.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
@@ -179,8 +216,139 @@ def test_a_graph_that_is_not_called_again_does_not_hold_it_up(
     monkeypatch.setattr(device, "LONGEST_WINDOW_CALLS", 10)
     windows.meter.want()
     windows.meter.enter(7)  # called once, and first
-    windows.rounds(20)
+    with torch.no_grad():
+        windows.calls([FORWARD] * 20)
     assert windows.happened[:2] == ["pause", "start"]
+
+
+# Of four blocks that share a graph.
+STEP = [FORWARD] * 4 + [BACKWARD] * 4
+
+
+def test_a_round_is_a_step_however_often_it_calls_a_graph(windows: Windows) -> None:
+    """As for a graph break in a loop over blocks: a part of a step has another share than it."""
+    windows.meter.want()
+    windows.calls(STEP * SETTLING_ROUNDS)
+    assert windows.happened == []
+    windows.calls(STEP * ROUNDS)
+    assert windows.happened == ["pause", "start"]
+    windows.calls(STEP[:1])
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+    assert windows.meter._seen.calls == {FORWARD: 4 * ROUNDS, BACKWARD: 4 * ROUNDS}
+
+
+def test_what_is_recomputed_begins_no_round(windows: Windows) -> None:
+    """A checkpointed forward runs again on the autograd engine's own thread."""
+    windows.meter.want()
+    for _ in range(SETTLING_ROUNDS):
+        windows.calls(STEP[:4])
+        thread = threading.Thread(target=windows.calls, args=([BACKWARD, FORWARD] * 4,))
+        thread.start()
+        thread.join()
+    assert windows.happened == []
+    windows.calls(STEP[:1])
+    assert windows.happened == ["pause", "start"]
+
+
+def test_without_backward_calls_windows_are_longer(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing tells how many calls make a step."""
+    monkeypatch.setattr(device, "ENOUGH_S", 1e6)
+    windows.meter.want()
+    with torch.no_grad():
+        windows.calls([FORWARD] * (SETTLING_ROUNDS + 1))
+        assert windows.happened == ["pause", "start"]
+        windows.calls([FORWARD] * (device.ROUNDS_OF_UNKNOWN_STEPS - 1))
+        assert windows.happened == ["pause", "start"]
+        windows.calls([FORWARD])
+        assert windows.happened == ["pause", "start", "stop", "resume"]
+        monkeypatch.setattr(device, "ENOUGH_S", 0.0)
+        windows.meter.want()
+        windows.calls([FORWARD] * (SETTLING_ROUNDS + 1 + ROUNDS))
+    assert windows.happened == ["pause", "start", "stop", "resume"] * 2
+
+
+def test_with_gradients_on_a_backward_is_waited_for(windows: Windows) -> None:
+    """In a warm run all is compiled before the first call, of which there may be many in a step."""
+    windows.meter.want()
+    windows.calls([FORWARD] * (device.PATIENCE_CALLS + 1))
+    assert windows.happened == []
+    windows.calls([FORWARD])
+    assert windows.happened == ["pause", "start"]
+
+
+def test_a_window_in_which_something_is_compiled_is_lost(windows: Windows) -> None:
+    """Inductor tunes new kernels where they are first called, which is inside a region."""
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 2)
+    windows.meter.want()  # a graph was compiled
+    windows.rounds(1)
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+    assert windows.meter.record({FORWARD: 6}).windows == 0
+    windows.rounds(SETTLING_ROUNDS + 1 + ROUNDS)
+    assert windows.happened == ["pause", "start", "stop", "resume"] * 2
+    found = windows.meter.record({FORWARD: 15, BACKWARD: 15})
+    assert (found.windows, found.observed_pct) == (1, pytest.approx(100 * 5 / 15))
+
+
+def test_one_that_is_open_when_a_graph_is_recorded_ends_later(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ending it waits for the GPU, which would break the program's recording."""
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
+    windows.rounds(2 * ROUNDS)
+    windows.meter.close()  # for a report
+    assert windows.happened == ["pause", "start"]
+    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    windows.rounds(1)
+    assert windows.happened == ["pause", "start", "stop", "resume"]
+
+
+def test_a_timer_leaves_an_open_window_alone(windows: Windows) -> None:
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + 1)
+    windows.meter._again()
+    windows.rounds(ROUNDS)
+    assert windows.meter.record({FORWARD: 9}).windows == 1
+
+
+def test_the_window_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
+    """torch's real profiler, which says only that there is no CUDA."""
+    if torch.cuda.is_available():
+        pytest.skip("there is one: see test_device_gpu.py")
+    with pytest.warns(UserWarning) as warned:
+        profile = torch_compat.device_profile()
+        with profile:
+            torch.ones(2).add(1)
+    assert [str(w.message) for w in warned] == ["CUDA is not available, disabling CUDA profiling"]
+    profile.export_chrome_trace(str(tmp_path / "window.json"))
+    trace = read_trace(tmp_path / "window.json")
+    assert trace.has_host_events and not trace.devices
+
+
+def test_emit_nvtx_keeps_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It sets torch's mark of a running profiler, and ends our window only then."""
+    module = torch_compat.profiler_state()
+    for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
+
+        def pretend(*args: object) -> None:
+            """There is no NVTX without CUDA."""
+
+        pretend.__name__ = name
+        monkeypatch.setattr(module, name, pretend)
+    torch_compat.watch_profilers(module._run_on_profiler_stop, lambda: None)
+    monkeypatch.setattr(module, "_is_profiler_enabled", False)
+    module._run_on_profiler_start()
+    module._enable_profiler()
+    assert module._is_profiler_enabled
+    module._run_on_profiler_stop()
+    module._prepare_profiler()
+    module._run_on_profiler_start()
+    module._prepare_profiler()
+    assert not module._is_profiler_enabled, "one that is prepared does not run yet"
 
 
 def test_it_notices_torchs_own_profiler(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,14 @@ def test_notes_are_said_once_and_bounded(caplog: pytest.LogCaptureFixture) -> No
     assert len(caplog.records) == MAX_NOTES
 
 
+def test_a_note_is_one_line() -> None:
+    failures = Failures()
+    with failures.guard("observer"):
+        raise RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'")
+    (note,) = failures.notes
+    assert note.startswith("lost: observer: RuntimeError: CUDA error: out of memory (test_fail")
+
+
 def test_the_programs_own_exceptions_are_not_ours() -> None:
     failures = Failures()
     with pytest.raises(KeyboardInterrupt), failures.guard("observer"):

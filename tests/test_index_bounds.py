@@ -46,6 +46,32 @@ def test_triton_offsets_lower_the_bound() -> None:
     assert found["in_ptr0"][0].values({}) == 50255
 
 
+# The backward of an embedding: added to rows of the weight's gradient, unchecked; a padding of -1.
+UNCHECKED = """
+    tmp0 = tl.load(in_ptr0 + (x1), None, eviction_policy='evict_last')
+    tmp7 = tl.load(in_ptr1 + (x2), None)
+    tmp1 = tl.full([1], {size}, tl.int32)
+    tmp2 = tmp0 + tmp1
+    tmp3 = tmp0 < 0
+    tmp4 = tl.where(tmp3, tmp2, tmp0)
+    tmp5 = tl.full([1], -1, tl.int64)
+    tmp6 = tmp0 == tmp5
+    tmp8 = tl.full([1], 0.0, tl.float32)
+    tmp9 = tl.where(tmp6, tmp8, tmp7)
+    tl.atomic_add(out_ptr0 + (x0 + 768*tmp4), tmp9, None, sem='relaxed')
+"""
+
+
+def test_triton_without_a_check_tells_by_what_negative_indices_become() -> None:
+    pointers = ["in_ptr0", "in_ptr1", "out_ptr0"]
+    found = index_bounds(UNCHECKED.format(size=50257), pointers)
+    assert found == {"in_ptr0": [IndexBound("50257", 0)]}
+    symbolic = UNCHECKED.replace("tl.full([1], {size}, tl.int32)", "ks0")
+    assert index_bounds(symbolic, pointers) == {"in_ptr0": [IndexBound("ks0", 0)]}
+    other = UNCHECKED.format(size=50257).replace("tmp0 < 0", "tmp0 < 1")
+    assert index_bounds(other, pointers) == {}
+
+
 def test_cpp_through_a_lambda_and_a_symbol() -> None:
     found = index_bounds(CPP, ["in_ptr0", "in_ptr1", "out_ptr0"])
     assert found == {"in_ptr0": [IndexBound("100", 0), IndexBound("ks0", 0)]}

@@ -358,6 +358,7 @@ def test_speedups_are_a_hand_written_scripts(tmp_path: Path) -> None:
     )
     done = run(tmp_path, "--device", "cuda", "--dtype", "float16", "--repeats", "3")
     assert done.code == 0, done.out
+    off = []
     for item in done.data["samples"]:
         op = find_operator(item["operator"])
         args, kwargs = make_arguments(op, parse_inputs(item["inputs"]), torch.float16, "cuda")
@@ -365,5 +366,7 @@ def test_speedups_are_a_hand_written_scripts(tmp_path: Path) -> None:
         eager_ms = do_bench(lambda op=op, a=args, k=kwargs: op(*a, **k), return_mode="median")
         compiled_ms = do_bench(lambda c=compiled, a=args: c(*a), return_mode="median")
         speedup = item["backends"]["inductor"]["speedup"]
-        assert speedup == pytest.approx(eager_ms / compiled_ms, rel=0.05), item["operator"]
+        if speedup != pytest.approx(eager_ms / compiled_ms, rel=0.05):
+            off.append((item["operator"], speedup, eager_ms, compiled_ms))
         torch._dynamo.reset()
+    assert len(done.data["samples"]) == 10 and off == []

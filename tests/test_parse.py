@@ -278,6 +278,9 @@ def test_multi_kernels() -> None:
     )
     choice, multi = parse_module(text)
     assert (multi.kernel_category, multi.calls) == ("multi-kernel", 1)
+    # Those of the one that it chooses, which is not known here.
+    assert multi.total_bytes is None
+    assert "bytes unknown: its own code names no buffer" in multi.notes
     assert choice.calls == 0 and "launched, if at all, by multi_kernel_0" in choice.notes
 
 

@@ -297,6 +297,7 @@ def test_trees_of_cuda_graphs_can_be_patched() -> None:
     assert (manager.record_function, manager.execute_node) == (record, execute)
     assert skips not in cudagraph_utils.cudagraphs_log.handlers
     assert torch_compat.cudagraph_pool_bytes() is None or torch.cuda.is_available()
+    assert "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters
 
 
 def test_the_profiler_gate() -> None:

@@ -16,11 +16,16 @@ _DEVICE = re.compile(
     r"|DeviceProperties\(type='(\w+)'"
 )
 _CPP_WRAPPER = "CppWrapperCodeCache"
+_GRID_IN_GRAPH = frozenset({"template", "user_autotune", "fixed_config", "unknown"})
 
 
 @dataclass
 class Target:
-    """One module, with what its text tells of its kernels."""
+    """One module, with what its text tells of its kernels.
+
+    ``error`` is why it can't be run. Each candidate that Inductor tuned a template with has a
+    module: not to start a process for these is most of the time.
+    """
 
     path: Path
     kind: str  # "graph" or "kernel"
@@ -28,6 +33,7 @@ class Target:
     records: list[KernelRecord]
     graph: int | None = None  # of a report
     direction: str | None = None
+    error: str | None = None
 
 
 @dataclass
@@ -83,7 +89,18 @@ def _add(
     if _CPP_WRAPPER in text:
         raise CollectError(f"{path}: its wrapper is C++ (cpp_wrapper), which cannot be followed")
     texts[path] = text
-    targets.modules.append(Target(path, kind, device_of(text), records, graph, direction))
+    error = why_not_alone(records[0], text) if kind == "kernel" and records else None
+    targets.modules.append(Target(path, kind, device_of(text), records, graph, direction, error))
+
+
+def why_not_alone(record: KernelRecord, text: str) -> str | None:
+    """Why a Triton kernel's own module, of this text, does not tell how to launch it, if so."""
+    if record.kernel_category not in _GRID_IN_GRAPH or "\ndef get_args(" in text:
+        return None
+    return (
+        f"a {record.kernel_category} kernel's module does not tell its grid: "
+        "its graph's module does"
+    )
 
 
 def _add_report(targets: Targets, texts: dict[Path, str], path: Path) -> None:

@@ -104,13 +104,10 @@ def _bench_module(
     run: BenchRun, target: Target, options: Options, advance: Callable[[int], None]
 ) -> None:
     graph = GraphBench(str(target.path))
-    progress = _Progress()
+    progress = _Progress(error=target.error)
     try:
-        for _ in range(MAX_CRASHES):
-            if _attempt(target, options, graph, progress, advance):
-                break
-        else:
-            progress.error = f"its module crashed {MAX_CRASHES} times"
+        if target.error is None:
+            _attempts(target, options, graph, progress, advance)
     finally:
         # After Ctrl-C, too.
         _add_rows(run, target, progress)
@@ -119,6 +116,19 @@ def _bench_module(
             graph.error = progress.error
             graph.kernels_ms = _sum(progress)
             run.graphs.append(graph)
+
+
+def _attempts(
+    target: Target,
+    options: Options,
+    graph: GraphBench,
+    progress: _Progress,
+    advance: Callable[[int], None],
+) -> None:
+    for _ in range(MAX_CRASHES):
+        if _attempt(target, options, graph, progress, advance):
+            return
+    progress.error = f"its module crashed {MAX_CRASHES} times"
 
 
 def _attempt(

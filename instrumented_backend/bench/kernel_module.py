@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from instrumented_backend.bench.arguments import random_strided
+from instrumented_backend.bench.collect import why_not_alone
 from instrumented_backend.bench.graph import patched_rand_strided
 from instrumented_backend.bench.launches import changed_inputs, reason
 from instrumented_backend.bench.records import BenchRecord
@@ -70,11 +71,9 @@ def kernel_arguments(
     if hasattr(module, "get_args"):
         return _own_arguments(module, text, facts)
     record = facts.record
-    if record.kernel_category in ("template", "user_autotune", "fixed_config", "unknown"):
-        raise NotAlone(
-            f"a {record.kernel_category} kernel's module does not tell its grid: "
-            "its graph's module does"
-        )
+    error = why_not_alone(record, text)
+    if error is not None:
+        raise NotAlone(error)
     hints = dict(_hints(record.size_hints))
     found = reach(text, record.kernel_name, list(facts.accesses), hints)
     args: list[Any] = []

@@ -50,6 +50,9 @@ def _shape(tensor: Tensor) -> list[int | str]:
 
 def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
     record = facts.record
+    if not facts.accesses:
+        record.notes.append("bytes unknown: its own code names no buffer")
+        return
     points = None if facts.whole_buffers else _points(record, passed)
     read = written = 0
     hinted = False

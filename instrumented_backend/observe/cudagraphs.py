@@ -1,6 +1,7 @@
 """CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, recorded again, skipped."""
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ MAX_REASONS = 100
 MAX_LENGTH = 300
 
 Key = tuple[str, str]  # compile id, direction
+
+_SKIPPED = re.compile(r"(skipping|disabling) cudagraph")
 
 _WHY_AGAIN = {
     "StaticInputIdxMismatch": "a parameter or static input has moved in memory",
@@ -54,7 +57,10 @@ class CudaGraphs(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         with self._failures.guard("CUDA graphs"):
-            reason = skip_reason(record.getMessage())
+            message = record.getMessage()
+            if not _SKIPPED.match(message):
+                return  # a warning of something else: of many distinct sizes, say
+            reason = skip_reason(message)
             if reason in self._skipped or len(self._skipped) < MAX_REASONS:
                 self._skipped[reason] += 1
 

@@ -2,7 +2,9 @@
 
 The times are CUPTI's own, and each kernel is linked to the call that launched it. A window opens
 when the program's loop has settled after a compilation, lasts some rounds, and comes back at
-growing intervals. A round lasts from one call of the graph that comes first to its next.
+growing intervals. In training, a round lasts from the first forward call after a backward one to
+the next such call, so that all of a step is in it however often a step calls a graph. Without
+backward calls it lasts from one call of the graph that comes first to its next.
 
 A profiler ends on the thread that it began on, which has to live as long: windows open on the main
 thread alone. And only one can run in a process. The program's own always may: no window opens while
@@ -12,6 +14,7 @@ it runs, and one that is open ends when it starts.
 import copy
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,12 +25,18 @@ from typing import Any
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
+from instrumented_backend.observe.ops import is_backward
 from instrumented_backend.profiling.kernel_totals import TraceTotals, totals_of
 from instrumented_backend.profiling.trace_file import read_trace
 from instrumented_backend.records import DeviceKernelRecord, DeviceRecord
 
 SETTLING_ROUNDS = 3  # first calls load kernels, tune them, record CUDA graphs
 ROUNDS = 5
+# Without backward calls, nothing tells how many rounds make a step: then a window lasts for more
+# of them, unless these take long.
+ROUNDS_OF_UNKNOWN_STEPS, ENOUGH_S = 40, 0.25
+PATIENCE_CALLS = 100  # with gradients on, until the first backward call is not waited for any more
+GIVING_WAY_S = 1.0  # how long a profiler that starts on another thread waits for a window's end
 LONGEST_WINDOW_CALLS = 1_000  # all events of a window are in memory until it closes
 MAX_KERNELS = 1_000
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 10.0, 2.0, 1800.0
@@ -61,6 +70,10 @@ class DeviceMeter:
         self._lock = threading.RLock()
         self._timer: threading.Timer | None = None
         self._profile: Any = None
+        self._ended = threading.Event()  # is no window open, and none being read
+        self._ended.set()
+        self._spoiled = False
+        self._opened_s = 0.0
         self._own_start = False
         self._programs_own = False  # is one running, or about to
         self._forget()
@@ -73,9 +86,15 @@ class DeviceMeter:
     def _rest(self) -> None:
         """Nothing is due."""
         self._due = False
+        self._start_over()
+        self._gate.want(_GATE, False)
+
+    def _start_over(self) -> None:
+        """The next call on the main thread begins the first round."""
         self._leader: int | None = None
         self._rounds = self._calls = 0
-        self._gate.want(_GATE, False)
+        self._trains = False  # have there been backward calls
+        self._differentiated = False  # in this round
 
     def start(self) -> None:
         """Watch for profilers of the program's own; once a process."""
@@ -92,13 +111,18 @@ class DeviceMeter:
                 self.want()
 
     def want(self) -> None:
-        """A window is due once the calls have settled: something was compiled, or it is time."""
+        """A window is due once the calls have settled: something was compiled, or it is time.
+
+        One that is open is lost: kernels are tuned in it, many times over, inside regions.
+        """
         with self._lock:
             self._used = True
             if self._profile is None:
                 self._due = True
-                self._leader = None
+                self._start_over()
                 self._gate.want(_GATE, True)
+            else:
+                self._spoiled = True
 
     def enter(self, key: int) -> None:
         """A graph is about to be called on this thread."""
@@ -113,24 +137,48 @@ class DeviceMeter:
             done = True
         if not done:
             self._profile = None
+            self._ended.set()
+            torch_compat.profiler_state()._set_is_profiler_enabled(False)  # it may be half started
             self._rest()
             self._pause(False)
 
     def _round(self, key: int) -> None:
         self._calls += 1
+        if is_backward(key):
+            if not self._trains and self._profile is None:
+                self._rounds = 0  # the calls until now were one at most
+            self._trains = self._differentiated = True
+        elif _in_main_thread():
+            self._forward(key)
+        if self._profile is not None:
+            self._seen_in_window[key] += 1
+
+    def _forward(self, key: int) -> None:
+        """A forward call on the main thread; others recompute what was checkpointed."""
         if self._leader is None or self._calls > LONGEST_WINDOW_CALLS:
             # A graph that is not called again can't tell when the loop has come round.
-            self._leader, self._rounds = key, 0
-            self._calls = 0 if self._profile is None else self._calls
-        elif key == self._leader:
+            self._leader, self._rounds, self._differentiated = key, 0, False
+            if self._profile is None:
+                self._calls, self._trains = 0, False
+        elif self._differentiated or (not self._trains and key == self._leader):
             self._rounds += 1
-        if self._profile is None:
-            if self._rounds >= SETTLING_ROUNDS and _in_main_thread():
-                self._open()
-        elif self._rounds >= ROUNDS or self._calls > LONGEST_WINDOW_CALLS:
-            self._close()
+            self._differentiated = False
         if self._profile is not None:
-            self._seen.calls[key] += 1
+            if self._spoiled or self._programs_own or self._is_enough():
+                self._close()
+        elif self._rounds >= SETTLING_ROUNDS and (
+            self._trains or self._calls > PATIENCE_CALLS or not torch_compat.is_grad_enabled()
+        ):
+            self._open()
+
+    def _is_enough(self) -> bool:
+        if self._calls > LONGEST_WINDOW_CALLS:
+            return True
+        return self._rounds >= ROUNDS and (
+            self._trains
+            or self._rounds >= ROUNDS_OF_UNKNOWN_STEPS
+            or time.monotonic() - self._opened_s >= ENOUGH_S
+        )
 
     def _open(self) -> None:
         if self._programs_own or torch_compat.profiler_state()._is_profiler_enabled:
@@ -140,12 +188,15 @@ class DeviceMeter:
         if torch_compat.is_capturing():
             return  # a profiler would have to wait for the GPU, which a capture can't
         self._pause(True)
+        self._ended.clear()
         torch_compat.synchronize()  # kernels of earlier calls are no part of the window
         with self._own():
             self._profile = torch_compat.device_profile()
-            self._profile.start()
-        self._due = False
+            self._profile.__enter__()
+        self._due = self._spoiled = self._differentiated = False
         self._rounds = self._calls = 0
+        self._opened_s = time.monotonic()
+        self._seen_in_window: Counter[int] = Counter()
 
     def close(self) -> None:
         """End the window that is open, if one is and this is its thread, and read it."""
@@ -153,18 +204,23 @@ class DeviceMeter:
 
     def _close(self) -> None:
         profile = self._profile
-        if profile is None or not _in_main_thread():
-            return
+        if profile is None or not _in_main_thread() or torch_compat.is_capturing():
+            return  # it waits for the GPU, too; a later call ends it
         self._profile = None
         self._wait()
         with self._own():
-            profile.stop()
+            profile.__exit__(None, None, None)
+        self._ended.set()
         self._pause(False)
+        if self._spoiled:
+            self.want()  # a new one, at once
+            return
         with tempfile.TemporaryDirectory(prefix="instrumented_backend-") as folder:
             path = str(Path(folder) / "window.json")
             profile.export_chrome_trace(path)
             totals = totals_of(read_trace(path))
         self._seen.windows += 1
+        self._seen.calls += self._seen_in_window
         self._seen.totals.add(totals)
 
     @contextmanager
@@ -178,10 +234,18 @@ class DeviceMeter:
 
     def _wait(self) -> None:
         self._rest()
-        self._timer = threading.Timer(self._interval_s, self.want)
+        if self._timer is not None:
+            self._timer.cancel()  # of a window that a compilation was faster to ask for
+        self._timer = threading.Timer(self._interval_s, self._again)
         self._timer.daemon = True
         self._timer.start()
         self._interval_s = min(self._interval_s * INTERVAL_GROWTH, LONGEST_INTERVAL_S)
+
+    def _again(self) -> None:
+        """It is time; unless something was compiled meanwhile, and a window is due or open."""
+        with self._lock:
+            if self._profile is None and not self._due:
+                self.want()
 
     def stop(self) -> None:
         """For good, with what the window that is open has seen.
@@ -246,7 +310,10 @@ class DeviceMeter:
         self._programs_own = True
         if self._profile is not None:
             self._seen.gave_way += 1
-            self.close()
+            if _in_main_thread():
+                self.close()
+            else:
+                self._ended.wait(GIVING_WAY_S)  # by the main thread's next call
 
     def _stopped(self) -> None:
         if not self._own_start:

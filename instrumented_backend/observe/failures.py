@@ -47,7 +47,8 @@ class Failures:
         except Exception as error:  # any: what fails in an observer must not reach the program
             frame = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-            self._lost(f"lost: {what}: {type(error).__name__}: {error} ({place})")
+            first_line = str(error).partition("\n")[0]  # CUDA's have five
+            self._lost(f"lost: {what}: {type(error).__name__}: {first_line} ({place})")
             log.debug("%s", what, exc_info=error)
 
     def _lost(self, text: str) -> None:
