@@ -132,7 +132,7 @@ def run_program(tmp_path: Path) -> RunProgram:
         arguments: tuple[str, ...] = (),
         command: tuple[str, ...] = (sys.executable, "{script}"),
         check: bool = True,
-        timeout: float = 180,
+        timeout: float = 300,
         interact: Callable[[subprocess.Popen[str]], None] | None = None,
         cwd: Path | None = None,
     ) -> Finished:
@@ -206,7 +206,7 @@ def run_forked(forker: Forker, tmp_path: Path) -> RunProgram:
         *,
         env: dict[str, str | None] | None = None,
         check: bool = True,
-        timeout: float = 120,
+        timeout: float = 300,
         cwd: Path | None = None,
     ) -> Finished:
         script, reports, variables = prepare(tmp_path, source, env or {})

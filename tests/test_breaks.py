@@ -187,9 +187,9 @@ def cache(isa_checks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("state", ["cold", "warm"])
-def test_fifteen_causes(run_forked: RunProgram, tmp_path: Path, cache: Path, state: str) -> None:
+def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cache: Path, state: str) -> None:
     (tmp_path / "library.py").write_text(LIBRARY)
-    done: Finished = run_forked(
+    done: Finished = run_program(
         PROGRAM,
         env={
             "TORCHINDUCTOR_CACHE_DIR": str(cache),
