@@ -61,7 +61,6 @@ def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> 
     done = run_forked(
         KNOWN.replace("STEPS", "5"),
         env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},
-        timeout=50,
     )
     assert ops_of(done)["status"] == "exact"
     assert done.report["summary"]["total_ops"] == 8 * 5
