@@ -302,11 +302,59 @@ TRANSPARENT_OPERATORS = frozenset(
 # these are one op (an autograd.Function), whatever they enclose,
 SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention", "invoke_subgraph"})
 # and these dispatch nothing: a Triton kernel of the user's own is launched past the dispatcher.
-OPLESS_OPERATORS = frozenset({"triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"})
+OPLESS_OPERATORS = frozenset(
+    {"register_hook", "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"}
+)
+# What torch.func wraps tensors with. All but these only keep its books, in no op.
+_FUNC_MODULES = (
+    "torch._C._functorch",
+    "torch._functorch.eager_transforms",
+    "torch._functorch.predispatch",
+)
+_FUNC_OPERATORS = frozenset({"_make_dual", "_unpack_dual"})
+_FUNC_GRADIENTS = "_autograd_grad"
 
 
 def higher_order_name(operator: Any) -> str:
     return str(operator._name)
+
+
+def is_func_wrapping(target: Any) -> bool:
+    """A step of ``torch.func``'s transforms. Out of its place, without its levels, it can't run."""
+    return getattr(target, "__module__", None) in _FUNC_MODULES
+
+
+def is_func_operator(target: Any) -> bool:
+    """A step of ``torch.func`` that is an op."""
+    return getattr(target, "__name__", None) in _FUNC_OPERATORS
+
+
+def is_func_gradients(target: Any) -> bool:
+    """The step of ``torch.func.grad`` and its like that runs the autograd nodes."""
+    return getattr(target, "__name__", None) == _FUNC_GRADIENTS
+
+
+def is_operator(target: Any) -> bool:
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    return isinstance(target, (OpOverload, OpOverloadPacket))
+
+
+def is_torchs_own(target: Any) -> bool:
+    """Is what a node calls torch's or Python's, rather than the program's or some package's?
+
+    Method names are torch's: Dynamo calls methods of tensors only.
+    """
+    if isinstance(target, str):
+        return True
+    if is_operator(target):
+        namespace = str(target).partition(".")[0]
+        return namespace in ("aten", "prim", "prims")
+    # An autograd.Function of the program's has a method ``apply`` of torch's.
+    owner = getattr(target, "__self__", None)
+    named = owner if isinstance(owner, type) else target
+    module = getattr(named, "__module__", None) or "torch"  # that of torch.sin is None
+    return module.partition(".")[0] in ("torch", "_operator", "math", "builtins")
 
 
 def attribute(gm: "torch.fx.GraphModule", target: str) -> Any:

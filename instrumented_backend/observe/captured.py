@@ -15,8 +15,9 @@ import hashlib
 import inspect
 import operator
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +97,16 @@ def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes
             continue
         elif torch_compat.is_higher_order(node.target):
             _describe_higher_order(gm, node, ops, calls)
+        elif torch_compat.is_func_wrapping(node.target):
+            _describe_func_step(node, ops)
         elif _touches_tensors(node):
+            if not torch_compat.is_torchs_own(node.target):
+                # Never run again: it may print, count, write. An operator of the program's is one
+                # op, whatever it calls; a function that Dynamo does not look into can be any.
+                ops.certain += 1
+                if not torch_compat.is_operator(node.target):
+                    ops.estimated[f"a call of {_target_name(node.target)}"] += 1
+                continue
             try:
                 call = _call(node)
             except _UnknownValue as reason:
@@ -125,6 +135,17 @@ def _describe_higher_order(
     ops.certain += 1
     if name not in torch_compat.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
+
+
+def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
+    """A step of a torch.func transform; a gradient runs autograd nodes in the graph's forward."""
+    if torch_compat.is_func_operator(node.target):
+        ops.certain += 1
+    elif torch_compat.is_func_gradients(node.target):
+        outputs = list(_tensors(_map(_value, node.args[:1])))
+        given = len(node.args) > 2 and node.args[2] is not None
+        # Without gradients to start from, torch makes them.
+        ops.certain += _count_nodes(outputs, set()) + (0 if given else len(outputs))
 
 
 def _touches_tensors(node: "torch.fx.Node") -> bool:
@@ -206,7 +227,12 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
         for value in (_value(node) for node in gm.graph.nodes if _is_dropout(node))
         if _is_tensor(value) and value.grad_fn is not None
     }
-    pending = [value.grad_fn for value in _tensors(values) if value.requires_grad]
+    return _count_nodes(_tensors(values), clones)
+
+
+def _count_nodes(values: Iterable[Any], clones: set[Any]) -> int:
+    """The distinct nodes of the tensors' autograd graphs, but for ``clones``."""
+    pending = [value.grad_fn for value in values if value.requires_grad]
     seen = {None}
     count = 0
     while pending:
@@ -271,8 +297,9 @@ class OpCounter:
         A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
         """
         with self._lock:
-            for digest, call in self._waiting.items():
-                self._known[digest] = _count_call(call, count)
+            with _no_warnings():
+                for digest, call in self._waiting.items():
+                    self._known[digest] = _count_call(call, count)
             self._waiting.clear()
             for ops in self._graphs:
                 self._finish(ops)
@@ -286,6 +313,20 @@ class OpCounter:
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times
         ops.calls.clear()
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """The program has had the warnings of its functions already.
+
+    Python keeps what to ignore for all threads at once: beside the main thread it is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _target_name(target: Any) -> str:
