@@ -16,6 +16,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -812,6 +813,50 @@ def recompiled_frame() -> Any:
             return frame.f_locals.get("frame")
         frame = frame.f_back
     return None
+
+
+@dataclass(frozen=True)
+class CompilationUnderWay:
+    """``others``: for a backend of torch's that is not ours. ``raises``: with ``fullgraph=True``."""
+
+    code: CodeType | None = None  # of the function
+    others: bool = False
+    raises: bool = False
+
+
+def compilation_under_way() -> CompilationUnderWay:
+    """The innermost compilation by Dynamo on this thread, read from its caller's arguments."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_compile" and code.co_filename.endswith("convert_frame.py"):
+            scope = frame.f_locals
+            return CompilationUnderWay(
+                scope.get("code"),
+                _is_others(scope.get("compiler_fn")),
+                bool(scope.get("one_graph")),
+            )
+        frame = frame.f_back
+    return CompilationUnderWay()
+
+
+def _is_others(backend: Any) -> bool:
+    """A function of the program's is not: it may call ours."""
+    import torch
+
+    while hasattr(backend, "_torchdynamo_orig_backend"):
+        backend = backend._torchdynamo_orig_backend
+    if isinstance(backend, torch._TorchCompileInductorWrapper):
+        return str(backend.compiler_name) != BACKEND_NAME
+    function = getattr(backend, "compiler_fn", backend)
+    return str(getattr(function, "__module__", None)).startswith("torch.")
+
+
+def suppresses_errors() -> bool:
+    """Does the program want what fails to compile to run eagerly?"""
+    import torch._dynamo.config
+
+    return bool(torch._dynamo.config.suppress_errors)
 
 
 def global_state(name: str) -> str | None:

@@ -115,30 +115,38 @@ class CompileLog(logging.Handler):
     # --- Events ---------------------------------------------------------------------------------
 
     def _artifact(self, name: str, payload: str) -> None:
+        if torch_compat.compilation_under_way().others:
+            return
+        current = torch_compat.current_compile_id()
+        compile_id = None if current is None else str(current)
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
-                current = torch_compat.current_compile_id()
-                self.breaks.met(None if current is None else str(current), break_reason(payload))
+                self.breaks.met(compile_id, break_reason(payload))
         elif name == "recompile_reasons":
             self._thread.recompiling = _recompiling(payload)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
-            if graph is not None:
+            if graph is not None and compile_id in (None, graph.record.compile_id):
                 bypass = json.loads(payload)
                 graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
 
     def _compilation(self, metrics: dict[str, Any]) -> None:
         compile_id = str(metrics["compile_id"])
         graphs = self._compiling.pop(compile_id, [])
+        under_way = torch_compat.compilation_under_way()
+        if under_way.others and not graphs:
+            return
         function, file, line = (
             metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
         )
-        recompiling: _Recompiling | None = getattr(self._thread, "recompiling", None)
-        if function is None and recompiling is not None and _is_refusal(metrics):
-            function, file, line = recompiling.place
+        code = under_way.code
+        if function is None and code is not None:
+            function, file, line = code.co_name, code.co_filename, code.co_firstlineno
         if metrics.get("has_guarded_code"):
             outcome = "compiled"
-        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame"):
+        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame") and (
+            not under_way.raises
+        ):
             outcome = "skipped"
         else:
             outcome = "failed"
@@ -152,7 +160,8 @@ class CompileLog(logging.Handler):
             self.breaks.compiled(compile_id, function, file, numbers)
         elif message:
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-            self.breaks.gave_up(compile_id, message, function, file, line, at)
+            raises = outcome == "failed" and not torch_compat.suppresses_errors()
+            self.breaks.gave_up(compile_id, message, function, file, line, at, raises)
         else:
             self.breaks.ended(compile_id)
         recompiled = self._recompilation(metrics, compile_id, (function, file, line))
@@ -190,6 +199,8 @@ class CompileLog(logging.Handler):
     def _lazy_backward(self, metrics: dict[str, Any]) -> None:
         graph: ObservedGraph | None = getattr(self._thread, "graph", None)
         compile_id = str(metrics["compile_id"])
+        if graph is not None and graph.record.compile_id != compile_id:
+            return  # that of a graph of plain Inductor
         graphs = [] if graph is None else [graph]
         record = self._new_record(metrics, compile_id, "backward", "compiled", graphs)
         if graph is not None:
