@@ -817,7 +817,7 @@ def recompiled_frame() -> Any:
 
 @dataclass(frozen=True)
 class CompilationUnderWay:
-    """``others``: for a backend of torch's that is not ours. ``raises``: with ``fullgraph=True``."""
+    """``others``: for a backend of torch's, not for ours. ``raises``: with ``fullgraph=True``."""
 
     code: CodeType | None = None  # of the function
     others: bool = False

@@ -80,6 +80,21 @@ def test_auto_is_within_two_percent(run_program: RunProgram, steps: int) -> None
     assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
 
 
+def test_a_long_stretch_without_graph_calls_is_said(run_program: RunProgram) -> None:
+    """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
+    source = KNOWN.replace("STEPS", "2000") + (
+        "    import time\n"
+        "    end = time.monotonic() + 2\n"
+        "    while time.monotonic() < end:\n"
+        "        x.add(1)\n"
+    )
+    done = run_program(source)
+    ops = ops_of(done)
+    assert ops["status"] == "sampled" and ops["unaccounted_s"] == pytest.approx(2, abs=0.5)
+    assert ops["note"] in done.report["notes"]
+    assert "s of the run are not accounted for" in " ".join(done.stderr.split())
+
+
 def test_the_two_graph_model(run_program: RunProgram) -> None:
     """Eight ops, a graph break that runs none, ten steps."""
     done = run_program(

@@ -25,9 +25,7 @@ from instrumented_backend.observe.user_code import is_installed, is_internal
         ("/home/me/torch/model.py", False, False),
     ],
 )
-def test_whose(
-    monkeypatch: pytest.MonkeyPatch, file: str, internal: bool, installed: bool
-) -> None:
+def test_whose(monkeypatch: pytest.MonkeyPatch, file: str, internal: bool, installed: bool) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/me/cache")
     assert is_internal(file) == internal
     if file != user_code.__file__:  # which may be installed as well

@@ -34,6 +34,7 @@ class Estimate:
     eager_ns_error: float = 0.0
     region_ns: dict[int, float] = field(default_factory=dict)  # by region key
     region_ns_error: float = 0.0
+    unaccounted_s: float | None = None  # of the run; None where nothing was extrapolated
     eager: list[EagerOpRecord] = field(default_factory=list)
     missing: list[MissingRecord] = field(default_factory=list)
     by_place: dict[tuple[int, Line], list[float]] = field(default_factory=dict)
@@ -51,6 +52,8 @@ def estimate(observed: Observed, calls: Mapping[int, int]) -> Estimate:
     )
     _add_eager(result, observed, factors)
     _add_errors(result, observed, factors)
+    if not result.exact:
+        result.unaccounted_s = max(0.0, observed.elapsed_s - factors.rounds_ns(calls) / 1e9)
     for key in calls:
         early, late = factors.sums(2 * key), factors.sums(2 * key + 1)
         if early.n:
@@ -82,6 +85,17 @@ class _Factors:
 
     def of(self, gap: int) -> float:
         return self._factors.get(gap, 1.0)
+
+    def rounds_ns(self, calls: Iterable[int]) -> float:
+        """How long all calls took with what the program did after each."""
+        total = 0.0
+        for gap in (2 * key + late for key in calls for late in (0, 1)):
+            sums = self.sums(gap)
+            if sums.rounds:
+                total += self.of(gap) * sums.n * sums.round_ns / sums.rounds
+            else:
+                total += self.of(gap) * sums.region_ns
+        return total
 
     def extrapolated(self) -> Iterable[tuple[Sums, float]]:
         return [(self.sums(gap), factor) for gap, factor in self._factors.items() if factor > 1.0]

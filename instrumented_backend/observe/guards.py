@@ -32,9 +32,7 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.*?)\s*$")
 _TYPE = re.compile(r"___check_type_id\((?P<name>.*), \d+\), type=<class '(?P<type>[^']*)'>$")
 _LENGTH = re.compile(r"len\((?P<name>.*)\) (?:==|>=|<=|<|>|!=) (?P<old>.*)$")
 _COMPARED = re.compile(r"(?P<name>[^=<>!]+?) (?P<operator>==|is not|is|in) (?P<old>.+)$", re.DOTALL)
-_OBJECT = re.compile(
-    r"___check_obj_id\((?P<name>.*), \d+\)(?:, type=<class '(?P<type>[^']*)'>)?$"
-)
+_OBJECT = re.compile(r"___check_obj_id\((?P<name>.*), \d+\)(?:, type=<class '(?P<type>[^']*)'>)?$")
 _RANGE = re.compile(r"(?P<least>\d+) <= (?P<size>\S+)$|(?P<size2>\S+) <= (?P<most>\d+)$")
 _RELATION = re.compile(r".* (?:<=|<|>=|>|!=|==) .*$", re.DOTALL)
 _ANY_SIZE = re.compile(r"(?P<name>[\w.\[\]'()]+)\.(?P<method>size|stride)\(\)\[(?P<index>\d+)\]")

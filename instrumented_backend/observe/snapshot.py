@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
 
 
+# Worth saying of time that the observed calls do not explain: seconds, and the part of the run.
+UNACCOUNTED_S, UNACCOUNTED = 1.0, 0.2
+
+
 @dataclass(frozen=True)
 class Started:
     """When the observation began."""
@@ -167,6 +171,7 @@ def _ops(
         ops.total_ops = captured["ops"] + round(found.eager_ops)
     ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
     ops.eager, ops.missing = found.eager, found.missing
+    ops.unaccounted_s = found.unaccounted_s
     ops.note = _ops_note(observed, found)
     return ops, found
 
@@ -236,9 +241,21 @@ def _ops_note(observed: Observed, found: Estimate) -> str | None:
             f"{found.unseen_calls} graph calls belong to graphs that no window saw: their time and "
             "the eager ops after them are missing"
         )
+    if is_much(found.unaccounted_s, observed.elapsed_s):
+        return (
+            f"{found.unaccounted_s:.1f} s of the run are not accounted for: eager ops far from any "
+            "graph call may be missing"
+        )
     if observed.lost:
         return f"{observed.lost} eager ops had one of too many names, and are missing"
     return None
+
+
+def is_much(unaccounted_s: float | None, elapsed_s: float) -> bool:
+    """Too much for the calls that were seen to be like the others."""
+    if unaccounted_s is None:
+        return False
+    return unaccounted_s > max(UNACCOUNTED_S, UNACCOUNTED * elapsed_s)
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:
