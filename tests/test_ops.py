@@ -95,6 +95,29 @@ def test_a_long_stretch_without_graph_calls_is_said(run_program: RunProgram) -> 
     assert "s of the run are not accounted for" in " ".join(done.stderr.split())
 
 
+def test_graphs_inside_a_graphs_operator(run_program: RunProgram) -> None:
+    done = run_program(
+        """
+        import torch
+        inner = torch.compile(lambda x: x.mm(x).mm(x).mm(x), backend="instrumented")
+        @torch.library.custom_op("ops::inner", mutates_args=())
+        def operator(x: torch.Tensor) -> torch.Tensor:
+            return inner(x).relu()
+        operator.register_fake(lambda x: torch.empty_like(x))
+        outer = torch.compile(lambda x: operator(x).mm(x), backend="instrumented")
+        x = torch.eye(4)
+        for _ in range(10):
+            outer(x)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    ops, summary = ops_of(done), done.report["summary"]
+    assert summary["graph_calls"] == 20
+    # The operator, whatever it calls, and the product.
+    assert (summary["captured_ops"], summary["total_ops"]) == (20, 20)
+    assert (ops["status"], ops["observed_pct"], ops["note"]) == ("exact", 100, None)
+
+
 def test_the_two_graph_model(run_program: RunProgram) -> None:
     """Eight ops, a graph break that runs none, ten steps."""
     done = run_program(

@@ -46,6 +46,7 @@ int64_t now_ns() {
 struct Sums {
   double n = 0, ops = 0, ops2 = 0, op_ns = 0, op_ns2 = 0, region_ns = 0, region_ns2 = 0;
   double rounds = 0, round_ns = 0;  // from a region's start to that of the next on its thread
+  double nested = 0;                // calls inside another region; in a key's first gap
 };
 
 struct Cell {
@@ -399,7 +400,15 @@ void op_meter_enter() {
 
 void op_meter_leave(int64_t key) {
   Thread& t = self;
-  if (t.regions == 0 || --t.regions > 0) {
+  if (t.regions == 0) {
+    return;
+  }
+  if (--t.regions > 0) {
+    if (open_now.load(std::memory_order_relaxed)) {
+      Meter& m = meter();
+      std::lock_guard<std::mutex> lock(m.mutex);
+      m.at(2 * key).nested += 1;
+    }
     return;
   }
   const int64_t ns = now_ns() - t.region_start;

@@ -28,6 +28,8 @@ class Estimate:
     calls: int = 0
     observed_calls: int = 0
     unseen_calls: int = 0  # of graphs that no window saw
+    nested: dict[int, int] = field(default_factory=dict)
+    """Region key → calls inside another region, whose ops are the outer one's."""
     eager_ops: float = 0.0
     eager_ops_error: float = 0.0
     eager_ns: float = 0.0
@@ -49,6 +51,7 @@ def estimate(observed: Observed, calls: Mapping[int, int]) -> Estimate:
         calls=sum(calls.values()),
         observed_calls=factors.observed_calls,
         unseen_calls=factors.unseen_calls,
+        nested=factors.nested,
     )
     _add_eager(result, observed, factors)
     _add_errors(result, observed, factors)
@@ -70,9 +73,14 @@ class _Factors:
         self._gaps = gaps
         self._factors: dict[int, float] = {}
         self.observed_calls = self.unseen_calls = 0
+        self.nested: dict[int, int] = {}
         for key, count in calls.items():
             early, late = self.sums(2 * key).n, self.sums(2 * key + 1).n
-            self.observed_calls += int(early + late)
+            nested = self.sums(2 * key).nested
+            self.observed_calls += int(early + late + nested)
+            if nested:
+                self.nested[key] = round(count * nested / (early + late + nested))
+                count -= self.nested[key]
             if not early:
                 self.unseen_calls += count
             elif late:

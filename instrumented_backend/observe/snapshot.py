@@ -155,7 +155,7 @@ def _ops(
     records: list[GraphRecord], observed: Observed | None, not_observed: str | None
 ) -> tuple[OpsRecord, Estimate | None]:
     calls = _calls(records)
-    captured = _captured_ops(records)
+    captured = _captured_ops(records, {})
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
         if ops.note is None and calls:
@@ -163,6 +163,10 @@ def _ops(
         return ops, None
     found = estimate(observed, calls)
     _set_region_times(records, found)
+    if found.nested:
+        captured.update(_captured_ops(records, found.nested))
+        if not found.exact:
+            captured["estimated"] = sorted({*captured["estimated"], "calls inside other graphs"})
     captured["time_us"] = sum(found.region_ns.values()) / 1e3
     ops.status = "exact" if found.exact else "sampled"
     ops.observed_pct = _percent(found.observed_calls, found.calls)
@@ -186,17 +190,23 @@ def _calls(records: list[GraphRecord]) -> dict[int, int]:
     return calls
 
 
-def _captured_ops(records: list[GraphRecord]) -> dict[str, Any]:
-    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted."""
+def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> dict[str, Any]:
+    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted.
+
+    An operator of the program's can call a compiled function. ``nested`` has, by region key, the
+    calls inside another graph's, where they are a part of an op of that one.
+    """
     forward = backward = 0
     known = True
     for record in records:
         per_call = record.forward_ops
+        calls = record.calls - nested.get(region_key(record.graph, False), 0)
+        backwards = record.backward_calls - nested.get(region_key(record.graph, True), 0)
         if record.direction == "backward":  # of compiled autograd
-            backward += (per_call or 0) * record.backward_calls
+            backward += (per_call or 0) * backwards
         else:
-            forward += (per_call or 0) * record.calls
-            backward += (record.backward_ops or 0) * record.backward_calls
+            forward += (per_call or 0) * calls
+            backward += (record.backward_ops or 0) * backwards
             known &= not record.backward_calls or record.backward_ops is not None
         known &= per_call is not None or not (record.calls or record.backward_calls)
     return {
