@@ -316,6 +316,22 @@ _FUNC_OPERATORS = frozenset({"_make_dual", "_unpack_dual"})
 _FUNC_GRADIENTS = "_autograd_grad"
 
 
+# Functions that fake tensors take apart before autograd sees them; in eager one autograd node each.
+ONE_AUTOGRAD_NODE = frozenset(
+    {
+        "hardshrink",
+        "interpolate",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "softshrink",
+        "upsample",
+        "upsample_bilinear",
+        "upsample_nearest",
+    }
+)
+RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})  # taken apart, too
+
+
 def higher_order_name(operator: Any) -> str:
     return str(operator._name)
 

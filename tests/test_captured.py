@@ -133,6 +133,9 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "sizes": lambda x: x.view(x.shape[0] * x.shape[1], -1).sum() * x.numel(),
     "vmap": lambda x: torch.vmap(lambda y: (y.sin() * 2).sum())(x).sum(),
     "jvp": lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones(4, 2, 8),))[1].sum(),
+    "interpolation": lambda x: functional.interpolate(
+        functional.interpolate(x.sin(), scale_factor=2, mode="linear").relu(), 3
+    ).sum(),
     "several results": lambda x: sum(part.sum() for part in x.chunk(2)) + x.max(dim=0)[0].sum(),
 }
 

@@ -85,6 +85,10 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     calls: dict[bytes, Call] = {}
     _describe_nodes(gm, ops, calls)
     ops.backward = count_autograd_nodes(gm)
+    for node in gm.graph.nodes:
+        # What eager would run depends on the device's library.
+        if _name(node) in torch_compat.RECURRENT and ops.backward:
+            ops.estimated[f"the backward of {_name(node)}"] += 1
     return ops, calls
 
 
@@ -215,23 +219,46 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
 def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
     """The nodes that backward would run from all outputs that require gradients.
 
-    On fake tensors, Dynamo's stand-in for dropout clones where the real one returns its input;
-    those clones are left out.
+    On fake tensors, Dynamo's stand-in for dropout clones where the real one returns its input, and
+    interpolation is put together from other ops, where the real one is a node; what is more than
+    in eager is left out.
     """
     output = next(node for node in gm.graph.nodes if node.op == "output")
     values = [_value(node) for node in output.all_input_nodes]
     if any(value is None for value in values):
         return None
-    clones = {
-        value.grad_fn
-        for value in (_value(node) for node in gm.graph.nodes if _is_dropout(node))
-        if _is_tensor(value) and value.grad_fn is not None
-    }
-    return _count_nodes(_tensors(values), clones)
+    left_out: set[Any] = set()
+    for node in gm.graph.nodes:
+        result = _value(node)
+        if not _is_tensor(result) or result.grad_fn is None:
+            continue
+        if _is_dropout(node) and result.grad_fn.name() == "CloneBackward0":
+            left_out.add(result.grad_fn)
+        elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
+            left_out |= _nodes_behind(node, result)
+    return _count_nodes(_tensors(values), left_out)
 
 
-def _count_nodes(values: Iterable[Any], clones: set[Any]) -> int:
-    """The distinct nodes of the tensors' autograd graphs, but for ``clones``."""
+def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
+    """The autograd nodes that ``node`` made besides its result's own."""
+    inputs = [value for value in map(_value, node.all_input_nodes) if _is_tensor(value)]
+    before = {value.grad_fn for value in inputs if value.grad_fn is not None}
+    found: set[Any] = set()
+    met = not before
+    pending = [successor for successor, _ in result.grad_fn.next_functions]
+    while pending:
+        one = pending.pop()
+        if one in before:
+            met = True
+        elif one is not None and one not in found:
+            found.add(one)
+            pending += [successor for successor, _ in one.next_functions]
+    # Or an input was changed in place later, and where it was then is not known any more.
+    return found if met else set()
+
+
+def _count_nodes(values: Iterable[Any], left_out: set[Any]) -> int:
+    """The distinct nodes of the tensors' autograd graphs, but for some."""
     pending = [value.grad_fn for value in values if value.requires_grad]
     seen = {None}
     count = 0
@@ -241,8 +268,7 @@ def _count_nodes(values: Iterable[Any], clones: set[Any]) -> int:
             continue
         seen.add(node)
         pending += [successor for successor, _ in node.next_functions]
-        is_clone = node in clones and node.name() == "CloneBackward0"
-        count += not is_clone and node.name() not in _NOT_COUNTED
+        count += node not in left_out and node.name() not in _NOT_COUNTED
     return count
 
 
@@ -255,7 +281,11 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _is_dropout(node: "torch.fx.Node") -> bool:
-    return "dropout" in getattr(node.target, "__name__", "")
+    return "dropout" in _name(node)
+
+
+def _name(node: "torch.fx.Node") -> str:
+    return str(getattr(node.target, "__name__", ""))
 
 
 # --- When a report is made ----------------------------------------------------------------------
