@@ -292,6 +292,7 @@ TRANSPARENT_OPERATORS = frozenset(
     {
         "dynamo_bypassing_wrapper",
         "hints_wrapper",
+        "invoke_subgraph",
         "strict_mode",
         "tag_activation_checkpoint",
         "wrap",
@@ -301,7 +302,7 @@ TRANSPARENT_OPERATORS = frozenset(
     }
 )
 # these are one op (an autograd.Function), whatever they enclose,
-SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention", "invoke_subgraph"})
+SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention"})
 # and these dispatch nothing: a Triton kernel of the user's own is launched past the dispatcher.
 OPLESS_OPERATORS = frozenset(
     {"register_hook", "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"}

@@ -167,6 +167,26 @@ def test_gradients_inside_a_graph(harness: Harness) -> None:
     assert harness.backward() == 0
 
 
+def test_a_region_that_is_compiled_once(harness: Harness) -> None:
+    @torch.compiler.nested_compile_region
+    def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).relu() @ weight + x
+
+    def model(x: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+        for weight in weights:
+            x = layer(x, weight)
+        return x.sum()
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        harness.graphs.append(harness.counter.add(gm))
+        return lambda *_: (torch.zeros(()),)
+
+    weights = [torch.randn(4, 4, requires_grad=True) for _ in range(4)]
+    torch.compile(model, backend=backend)(torch.randn(4, 4), weights)
+    # Four layers of four ops and nodes, and the sum: as without the decorator.
+    assert (harness.forward(), harness.backward()) == (17, 17)
+
+
 def test_a_hook_is_no_op(harness: Harness) -> None:
     def hooked(x: torch.Tensor) -> torch.Tensor:
         y = x * 2

@@ -128,17 +128,24 @@ def _describe_higher_order(
     """Some run their nested graph op by op, some are one op, some none."""
     name = torch_compat.higher_order_name(node.target)
     if name in torch_compat.TRANSPARENT_OPERATORS:
-        for argument in node.args:
-            if getattr(argument, "op", None) == "get_attr":
-                nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
-                if torch_compat.is_graph_module(nested):
-                    _describe_nodes(nested, ops, calls)
+        for nested in _nested_graphs(gm, node):
+            _describe_nodes(nested, ops, calls)
         return
     if name in torch_compat.OPLESS_OPERATORS:
         return
     ops.certain += 1
     if name not in torch_compat.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
+
+
+def _nested_graphs(
+    gm: "torch.fx.GraphModule", node: "torch.fx.Node"
+) -> Iterator["torch.fx.GraphModule"]:
+    for argument in node.args:
+        if getattr(argument, "op", None) == "get_attr":
+            nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
+            if torch_compat.is_graph_module(nested):
+                yield nested
 
 
 def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
@@ -223,20 +230,51 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
     interpolation is put together from other ops, where the real one is a node; what is more than
     in eager is left out.
     """
-    output = next(node for node in gm.graph.nodes if node.op == "output")
-    values = [_value(node) for node in output.all_input_nodes]
+    values = _outputs(gm)
     if any(value is None for value in values):
         return None
     left_out: set[Any] = set()
+    repeated = 0
     for node in gm.graph.nodes:
         result = _value(node)
+        if _is_repetition(node, result):
+            # Its results have no history: that of the first call, and what came before this one.
+            repeated += sum(map(_own_nodes, _nested_graphs(gm, node)))
+            values += [_value(argument) for argument in node.all_input_nodes]
         if not _is_tensor(result) or result.grad_fn is None:
             continue
         if _is_dropout(node) and result.grad_fn.name() == "CloneBackward0":
             left_out.add(result.grad_fn)
         elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
             left_out |= _nodes_behind(node, result)
-    return _count_nodes(_tensors(values), left_out)
+    return repeated + _count_nodes(_tensors(values), left_out)
+
+
+def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    return [_value(node) for node in output.all_input_nodes]
+
+
+def _is_repetition(node: "torch.fx.Node", result: Any) -> bool:
+    """A call of a nested graph that Dynamo has traced for an earlier call."""
+    return torch_compat.is_higher_order(node.target) and any(
+        value.requires_grad and value.grad_fn is None for value in _tensors([result])
+    )
+
+
+def _own_nodes(gm: "torch.fx.GraphModule") -> int:
+    """The autograd nodes of a nested graph, without those of its inputs."""
+    inputs = [_value(node) for node in gm.graph.nodes if node.op == "placeholder"]
+    pending = [value.grad_fn for value in _tensors(_outputs(gm))]
+    seen = {None, *(value.grad_fn for value in _tensors(inputs))}
+    count = 0
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += [successor for successor, _ in node.next_functions]
+            count += node.name() not in _NOT_COUNTED
+    return count
 
 
 def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
