@@ -193,7 +193,15 @@ def test_a_hook_is_no_op(harness: Harness) -> None:
         y.register_hook(lambda gradient: gradient * 3)
         return y.sin()
 
-    torch.compile(hooked, backend=harness.backend)(torch.randn(4, requires_grad=True))
+    names = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        names.extend(node.name for node in gm.graph.nodes)
+        return harness.backend(gm, inputs)
+
+    torch.compile(hooked, backend=backend)(torch.randn(4, requires_grad=True))
+    if not any("register_hook" in name for name in names):
+        pytest.skip("before torch 2.13, Dynamo makes an autograd.Function of a hook")
     assert harness.forward() == 2 and not harness.graphs[0].estimated
 
 

@@ -16,6 +16,7 @@ from instrumented_backend.observe.guards import FailedGuard, failed_guard
 from instrumented_backend.observe.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.reasons import break_reason, is_repetition
 from instrumented_backend.observe.recompiles import RecompileLog
+from instrumented_backend.observe.user_code import is_internal
 from instrumented_backend.records import CompileRecord, RecompileRecord
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
@@ -31,6 +32,7 @@ ARTIFACTS = frozenset(
 )
 MAX_COMPILATIONS = 10_000
 _LIMIT = "Dynamo recompile limit exceeded"
+_LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 
 
 Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
@@ -155,11 +157,15 @@ class CompileLog(logging.Handler):
             graph.record.file = file or graph.record.file
             graph.record.line = line or graph.record.line
         message = metrics.get("fail_reason")
+        if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
+            message = f"{_LIMIT} with fullgraph=True"
         if outcome == "compiled":
             numbers = [graph.record.graph for graph in graphs]
             self.breaks.compiled(compile_id, function, file, numbers)
         elif message:
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+            if at[0] is not None and is_internal(at[0]):
+                at = None, None
             raises = outcome == "failed" and not torch_compat.suppresses_errors()
             self.breaks.gave_up(compile_id, message, function, file, line, at, raises)
         else:
@@ -306,7 +312,8 @@ def _recompiling(payload: str) -> _Recompiling:
 
 def _is_refusal(metrics: dict[str, Any]) -> bool:
     """Was it not compiled because it had been compiled too often?"""
-    return str(metrics.get("fail_reason")).startswith(_LIMIT)
+    limit = str(metrics.get("fail_reason")).startswith(_LIMIT)
+    return limit or metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
 
 
 class Totals:

@@ -158,8 +158,9 @@ def _ops(
     captured = _captured_ops(records, {})
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
-        if ops.note is None and calls:
-            ops.note = "no window was open while the graphs ran: eager ops are unknown"
+        if ops.note is None:
+            reason = "no window was open while the graphs ran" if calls else "no graph was called"
+            ops.note = f"{reason}: eager ops are unknown"
         return ops, None
     found = estimate(observed, calls)
     _set_region_times(records, found)

@@ -125,7 +125,7 @@ def _after_breaks(report: Report) -> list[str]:
         cost = f" ({duration(worst.eager_time_us)})" if worst.eager_time_us else ""
         what = short_path(worst.file, worst.line) if worst.file else worst.reason
         steps.append(f"start with {what}{cost}{hint}")
-    if unseen:
+    if unseen and report.summary["graph_calls"]:
         steps.append("INSTRUMENTED_OPS=always shows what each one costs")
     return steps
 
