@@ -184,6 +184,7 @@ class OpsRecord:
     missing: list[MissingRecord]
     note: str | None  # why something is unknown or estimated
     device: DeviceRecord | None = None  # with INSTRUMENTED_DEVICE_TIME=on
+    unaccounted_s: float | None = None  # of the run: what the calls seen don't explain
 
 
 @dataclass

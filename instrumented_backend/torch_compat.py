@@ -16,6 +16,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
@@ -291,6 +292,7 @@ TRANSPARENT_OPERATORS = frozenset(
     {
         "dynamo_bypassing_wrapper",
         "hints_wrapper",
+        "invoke_subgraph",
         "strict_mode",
         "tag_activation_checkpoint",
         "wrap",
@@ -300,13 +302,77 @@ TRANSPARENT_OPERATORS = frozenset(
     }
 )
 # these are one op (an autograd.Function), whatever they enclose,
-SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention", "invoke_subgraph"})
+SINGLE_OPERATORS = frozenset({"autograd_function_apply", "flex_attention"})
 # and these dispatch nothing: a Triton kernel of the user's own is launched past the dispatcher.
-OPLESS_OPERATORS = frozenset({"triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"})
+OPLESS_OPERATORS = frozenset(
+    {"register_hook", "triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation"}
+)
+# What torch.func wraps tensors with. All but these only keep its books, in no op.
+_FUNC_MODULES = (
+    "torch._C._functorch",
+    "torch._functorch.eager_transforms",
+    "torch._functorch.predispatch",
+)
+_FUNC_OPERATORS = frozenset({"_make_dual", "_unpack_dual"})
+_FUNC_GRADIENTS = "_autograd_grad"
+
+
+# Functions that fake tensors take apart before autograd sees them; in eager one autograd node each.
+ONE_AUTOGRAD_NODE = frozenset(
+    {
+        "hardshrink",
+        "interpolate",
+        "multi_margin_loss",
+        "multilabel_margin_loss",
+        "softshrink",
+        "upsample",
+        "upsample_bilinear",
+        "upsample_nearest",
+    }
+)
+RECURRENT = frozenset({"gru", "lstm", "rnn_relu", "rnn_tanh"})  # taken apart, too
 
 
 def higher_order_name(operator: Any) -> str:
     return str(operator._name)
+
+
+def is_func_wrapping(target: Any) -> bool:
+    """A step of ``torch.func``'s transforms. Out of its place, without its levels, it can't run."""
+    return getattr(target, "__module__", None) in _FUNC_MODULES
+
+
+def is_func_operator(target: Any) -> bool:
+    """A step of ``torch.func`` that is an op."""
+    return getattr(target, "__name__", None) in _FUNC_OPERATORS
+
+
+def is_func_gradients(target: Any) -> bool:
+    """The step of ``torch.func.grad`` and its like that runs the autograd nodes."""
+    return getattr(target, "__name__", None) == _FUNC_GRADIENTS
+
+
+def is_operator(target: Any) -> bool:
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    return isinstance(target, (OpOverload, OpOverloadPacket))
+
+
+def is_torchs_own(target: Any) -> bool:
+    """Is what a node calls torch's or Python's, rather than the program's or some package's?
+
+    Method names are torch's: Dynamo calls methods of tensors only.
+    """
+    if isinstance(target, str):
+        return True
+    if is_operator(target):
+        namespace = str(target).partition(".")[0]
+        return namespace in ("aten", "prim", "prims")
+    # An autograd.Function of the program's has a method ``apply`` of torch's.
+    owner = getattr(target, "__self__", None)
+    named = owner if isinstance(owner, type) else target
+    module = getattr(named, "__module__", None) or "torch"  # that of torch.sin is None
+    return module.partition(".")[0] in ("torch", "_operator", "math", "builtins")
 
 
 def attribute(gm: "torch.fx.GraphModule", target: str) -> Any:
@@ -765,6 +831,50 @@ def recompiled_frame() -> Any:
             return frame.f_locals.get("frame")
         frame = frame.f_back
     return None
+
+
+@dataclass(frozen=True)
+class CompilationUnderWay:
+    """``others``: for a backend of torch's, not for ours. ``raises``: with ``fullgraph=True``."""
+
+    code: CodeType | None = None  # of the function
+    others: bool = False
+    raises: bool = False
+
+
+def compilation_under_way() -> CompilationUnderWay:
+    """The innermost compilation by Dynamo on this thread, read from its caller's arguments."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "_compile" and code.co_filename.endswith("convert_frame.py"):
+            scope = frame.f_locals
+            return CompilationUnderWay(
+                scope.get("code"),
+                _is_others(scope.get("compiler_fn")),
+                bool(scope.get("one_graph")),
+            )
+        frame = frame.f_back
+    return CompilationUnderWay()
+
+
+def _is_others(backend: Any) -> bool:
+    """A function of the program's is not: it may call ours."""
+    import torch
+
+    while hasattr(backend, "_torchdynamo_orig_backend"):
+        backend = backend._torchdynamo_orig_backend
+    if isinstance(backend, torch._TorchCompileInductorWrapper):
+        return str(backend.compiler_name) != BACKEND_NAME
+    function = getattr(backend, "compiler_fn", backend)
+    return str(getattr(function, "__module__", None)).startswith("torch.")
+
+
+def suppresses_errors() -> bool:
+    """Does the program want what fails to compile to run eagerly?"""
+    import torch._dynamo.config
+
+    return bool(torch._dynamo.config.suppress_errors)
 
 
 def global_state(name: str) -> str | None:

@@ -161,6 +161,11 @@ x = torch.ones(4, 4)
 for _ in range(2):
     for function in compiled:
         function(x)
+
+def others(x):
+    print("no break of this backend's")
+    return x.mm(x)
+torch.compile(others, backend="eager")(x)
 """
 # How many compilations met it: functions that were inlined are compiled again by themselves.
 MET = {
@@ -248,6 +253,17 @@ def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cache: Path, st
 def reason(line: int, text: str = "Broken") -> BreakReason:
     frame = Frame("/me/model.py", line, "f", "broken()")
     return BreakReason(text, "mend it", frame, stack=[frame])
+
+
+def test_what_raised_did_not_run_eagerly() -> None:
+    """fullgraph=True: the program gets an exception, and nothing runs."""
+    log = BreakLog()
+    log.gave_up("0/0", "Broken", "f", "/me/model.py", 3, raises=True)
+    log.met("1/0", reason(9))
+    log.gave_up("1/0", "Broken", "g", "/me/model.py", 8, raises=True)
+    second, first = log.records([], None)
+    assert (first.kind, first.line, first.skipped) == ("break", 9, [])
+    assert (second.kind, second.line, second.skipped) == ("gave up", 3, [])
 
 
 def test_restarts_of_a_compilation_are_one_meeting() -> None:

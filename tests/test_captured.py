@@ -1,5 +1,6 @@
 """The ops that graphs would dispatch, against Dynamo's graphs run op by op under torch.profiler."""
 
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,6 +131,11 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "factories": factories,
     "already contiguous": lambda x: x.contiguous().transpose(0, 1).contiguous().sum(),
     "sizes": lambda x: x.view(x.shape[0] * x.shape[1], -1).sum() * x.numel(),
+    "vmap": lambda x: torch.vmap(lambda y: (y.sin() * 2).sum())(x).sum(),
+    "jvp": lambda x: torch.func.jvp(torch.sin, (x,), (torch.ones(4, 2, 8),))[1].sum(),
+    "interpolation": lambda x: functional.interpolate(
+        functional.interpolate(x.sin(), scale_factor=2, mode="linear").relu(), 3
+    ).sum(),
     "several results": lambda x: sum(part.sum() for part in x.chunk(2)) + x.max(dim=0)[0].sum(),
 }
 
@@ -148,6 +154,91 @@ def test_functions(harness: Harness, name: str, requires_grad: bool) -> None:
     truth = harness.compare(FUNCTIONS[name], step)
     assert harness.forward() == truth.inside.total() > 0, truth.inside
     assert harness.backward() == truth.backward, truth.nodes
+
+
+def test_gradients_inside_a_graph(harness: Harness) -> None:
+    """The oracle keeps the autograd nodes apart that the graph's forward runs."""
+    x = torch.randn(4)
+    truth = harness.compare(
+        torch.func.grad(lambda y: (y.sin() * 2).sum()), lambda compiled: compiled(x)
+    )
+    # sin, mul, sum, ones_like, and the nodes of the first three.
+    assert harness.forward() == truth.inside.total() + truth.backward == 4 + 3
+    assert harness.backward() == 0
+
+
+def test_a_region_that_is_compiled_once(harness: Harness) -> None:
+    @torch.compiler.nested_compile_region
+    def layer(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return (x @ weight).relu() @ weight + x
+
+    def model(x: torch.Tensor, weights: list[torch.Tensor]) -> torch.Tensor:
+        for weight in weights:
+            x = layer(x, weight)
+        return x.sum()
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        harness.graphs.append(harness.counter.add(gm))
+        return lambda *_: (torch.zeros(()),)
+
+    weights = [torch.randn(4, 4, requires_grad=True) for _ in range(4)]
+    torch.compile(model, backend=backend)(torch.randn(4, 4), weights)
+    # Four layers of four ops and nodes, and the sum: as without the decorator.
+    assert (harness.forward(), harness.backward()) == (17, 17)
+
+
+def test_a_hook_is_no_op(harness: Harness) -> None:
+    def hooked(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        y.register_hook(lambda gradient: gradient * 3)
+        return y.sin()
+
+    names = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        names.extend(node.name for node in gm.graph.nodes)
+        return harness.backend(gm, inputs)
+
+    torch.compile(hooked, backend=backend)(torch.randn(4, requires_grad=True))
+    if not any("register_hook" in name for name in names):
+        pytest.skip("before torch 2.13, Dynamo makes an autograd.Function of a hook")
+    assert harness.forward() == 2 and not harness.graphs[0].estimated
+
+
+def test_the_programs_own_functions_are_not_run_again(harness: Harness) -> None:
+    runs = []
+
+    @torch._dynamo.allow_in_graph
+    def opaque(x: torch.Tensor) -> torch.Tensor:
+        runs.append("function")
+        return x.sin() + 1
+
+    @torch.library.custom_op("captured::labelled", mutates_args=())
+    def labelled(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    @labelled.register_fake
+    def _(x: torch.Tensor) -> torch.Tensor:
+        runs.append("operator")
+        return torch.empty_like(x)
+
+    torch.compile(lambda x: labelled(opaque(x)) * 2, backend=harness.backend)(torch.randn(4))
+    assert set(runs) == {"function", "operator"}  # Dynamo's own runs
+    runs.clear()
+    # The operator is one op; the function, which is two, counts as one, and that is said.
+    assert harness.forward() == 3
+    assert harness.graphs[0].estimated == {"a call of opaque": 1}
+    assert not runs
+
+
+def test_warnings_are_not_repeated(harness: Harness) -> None:
+    compiled = torch.compile(lambda x: functional.kl_div(x, x), backend=harness.backend)
+    with pytest.warns(UserWarning, match="batchmean"):
+        compiled(torch.rand(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert harness.forward() == 1
+    assert not harness.graphs[0].estimated
 
 
 def test_dynamic_shapes_count_without_a_guard(harness: Harness) -> None:

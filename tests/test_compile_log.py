@@ -57,6 +57,30 @@ def test_all_compilations_count(monkeypatch: pytest.MonkeyPatch, limit: int) -> 
     assert recompiled.compile_s == pytest.approx(totals.parts_s["later_s"])
 
 
+def test_the_recompile_limit_with_fullgraph() -> None:
+    """torch's message says nothing of the limit then, and the program gets an exception."""
+    failures = Failures()
+    log = CompileLog(failures, lambda graph: None)
+    compile_once(
+        log,
+        "0/1",
+        recompile_reason="n == 3",
+        has_guarded_code=False,
+        fail_type="FailOnRecompileLimitHit",
+        fail_reason="Hard failure due to fullgraph=True",
+        fail_user_frame_filename=torch.__file__,
+        fail_user_frame_lineno=1,
+    )
+    assert failures.notes == []
+    (recompiled,) = log.recompiles.records()
+    assert (recompiled.count, recompiled.limit_hits, log.recompiles.count) == (0, 1, 0)
+    (record,) = log.breaks.records([], None)
+    assert record.reason == "Dynamo recompile limit exceeded with fullgraph=True"
+    # On the function's own line: torch's is nobody's to change.
+    assert (record.kind, record.file, record.line) == ("gave up", "/me/model.py", 3)
+    assert record.skipped == [] and log.compilations[0].outcome == "failed"
+
+
 def test_work_at_run_time_is_booked_on_its_graph() -> None:
     log = CompileLog(Failures(), lambda graph: None)
     compile_once(log, "3/0")

@@ -40,6 +40,28 @@ def test_everything_observed_is_not_extrapolated() -> None:
     ]
 
 
+def test_calls_inside_another_graphs() -> None:
+    # 2 of 10 calls that were seen were nested, so that 8 of 40 were; the late 7 stand for 32 - 1.
+    seen = observed(sums(n=1, nested=2), sums(n=7), EagerOps("aten::add", 3, 0, 7, 70))
+    found = estimate(seen, {KEY: 40})
+    assert (found.observed_calls, found.unseen_calls, found.nested) == (10, 0, {KEY: 8})
+    assert found.eager_ops == pytest.approx(31)
+    never = estimate(observed(sums(nested=5), Sums()), {KEY: 20})
+    assert (never.nested, never.unseen_calls) == ({KEY: 20}, 0)
+
+
+def test_time_that_no_call_explains() -> None:
+    # Early: 3 calls, and 2 rounds of 1 s, so 3 s; late: 10 of 70 calls, 0.1 s each, so 7 s.
+    early = sums(n=3, rounds=2, round_ns=2e9)
+    late = sums(n=10, rounds=9, round_ns=0.9e9)
+    seen = Observed([], [Sums(), Sums(), early, late], {}, whole=False, lost=0, elapsed_s=25.0)
+    assert estimate(seen, {KEY: 73}).unaccounted_s == pytest.approx(25 - 3 - 7)
+    # More calls than that time has room for: two threads.
+    assert estimate(seen, {KEY: 1003}).unaccounted_s == 0
+    whole = Observed([], seen.gaps, {}, whole=True, lost=0, elapsed_s=25.0)
+    assert estimate(whole, {KEY: 13}).unaccounted_s is None
+
+
 def test_late_calls_stand_for_those_not_observed() -> None:
     # 3 early and 7 late of 73 calls were seen: each late one stands for (73 - 3) / 7 = 10.
     # Early: 50 ops in 100 ns, once. Late: 14 ops in 140 ns, ten times that in the run.

@@ -92,7 +92,23 @@ LOCALS: dict[str, Any] = {
             "GLOBAL_STATE changed: default_dtype ",
             ("default_dtype", "torch.set_default_dtype", None, None),
         ),
-        ("2 <= z.size()[0]", ("other", "2 <= z.size()[0]", None, None)),
+        ("2 <= z.size()[0]", ("range", "size of z in dimension 0", "2 or more", "7")),
+        ("L['z'].size()[1] <= 2", ("range", "size of z in dimension 1", "2 or less", "3")),
+        ("z.size()[0] > n", ("relation", "size of z in dimension 0 > n", "True", "False")),
+        ("2*z.size()[0] != 6", ("relation", "2*size of z in dimension 0 != 6", "True", "False")),
+        ("a < b", ("other", "a < b", None, None)),
+        (
+            "tensor '___from_numpy(a)' size mismatch at index 0. expected 3, actual 4",
+            ("shape", "size of a in dimension 0", "3", "4"),
+        ),
+        (
+            "___check_obj_id(mode, 140521496811856), type=<class '__main__.Mode'>",
+            ("object", "which Mode mode is", None, None),
+        ),
+        (
+            "___check_obj_id(L['fn'].__code__, 140522218947568), type=<class 'code'>",
+            ("function", "which function fn is", None, None),
+        ),
         ("gone == 3", ("int", "gone", "3", None)),
     ],
 )

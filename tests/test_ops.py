@@ -80,6 +80,44 @@ def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
     assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
 
 
+def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:
+    """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
+    source = KNOWN.replace("STEPS", "2000") + (
+        "    import time\n"
+        "    end = time.monotonic() + 2\n"
+        "    while time.monotonic() < end:\n"
+        "        x.add(1)\n"
+    )
+    done = run_forked(source)
+    ops = ops_of(done)
+    assert ops["status"] == "sampled" and ops["unaccounted_s"] == pytest.approx(2, abs=0.5)
+    assert ops["note"] in done.report["notes"]
+    assert "s of the run are not accounted for" in " ".join(done.stderr.split())
+
+
+def test_graphs_inside_a_graphs_operator(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import torch
+        inner = torch.compile(lambda x: x.mm(x).mm(x).mm(x), backend="instrumented")
+        @torch.library.custom_op("ops::inner", mutates_args=())
+        def operator(x: torch.Tensor) -> torch.Tensor:
+            return inner(x).relu()
+        operator.register_fake(lambda x: torch.empty_like(x))
+        outer = torch.compile(lambda x: operator(x).mm(x), backend="instrumented")
+        x = torch.eye(4)
+        for _ in range(10):
+            outer(x)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    ops, summary = ops_of(done), done.report["summary"]
+    assert summary["graph_calls"] == 20
+    # The operator, whatever it calls, and the product.
+    assert (summary["captured_ops"], summary["total_ops"]) == (20, 20)
+    assert (ops["status"], ops["observed_pct"], ops["note"]) == ("exact", 100, None)
+
+
 def test_the_two_graph_model(run_forked: RunProgram) -> None:
     """Eight ops, a graph break that runs none, ten steps."""
     done = run_forked(

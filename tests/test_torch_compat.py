@@ -263,6 +263,29 @@ def test_the_call_that_is_recompiled_can_be_found() -> None:
     assert get_and_maybe_log_recompilation_reasons(here) is here
 
 
+def test_the_compilation_under_way_can_be_found() -> None:
+    from torch._dynamo import convert_frame
+
+    names = inspect.signature(convert_frame._compile).parameters
+    assert {"code", "compiler_fn", "one_graph"} <= set(names)
+    assert torch_compat.compilation_under_way() == torch_compat.CompilationUnderWay()
+    scope: dict[str, Any] = {"find": torch_compat.compilation_under_way}
+    source = "def _compile(code, compiler_fn, one_graph): return find()"
+    exec(compile(source, "/torch/_dynamo/convert_frame.py", "exec"), scope)
+    others = {
+        name: scope["_compile"](None, torch._dynamo.eval_frame.get_compiler_fn(backend), True)
+        for name, backend in {
+            "inductor": "inductor",
+            "eager": "eager",
+            "ours": "instrumented",
+            "the program's": lambda gm, inputs: gm,
+        }.items()
+    }
+    assert all(found.raises for found in others.values())
+    assert {name for name, found in others.items() if found.others} == {"inductor", "eager"}
+    assert not torch_compat.suppresses_errors()
+
+
 def test_global_state() -> None:
     with torch.no_grad(), torch.autocast("cpu"):
         assert torch_compat.global_state("grad_mode") == "False"

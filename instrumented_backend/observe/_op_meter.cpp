@@ -45,6 +45,8 @@ int64_t now_ns() {
 // Sums over the times that one thing was observed, for means and variances.
 struct Sums {
   double n = 0, ops = 0, ops2 = 0, op_ns = 0, op_ns2 = 0, region_ns = 0, region_ns2 = 0;
+  double rounds = 0, round_ns = 0;  // from a region's start to that of the next on its thread
+  double nested = 0;                // calls inside another region; in a key's first gap
 };
 
 struct Cell {
@@ -136,6 +138,7 @@ struct Work {
 std::mutex work_mutex;
 Work work;
 std::atomic<uint64_t> passes{1};
+std::atomic<uint64_t> windows{0};
 std::atomic<int64_t> last_gap{kNoGap};  // of any thread, for threads without regions of their own
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
@@ -147,6 +150,9 @@ struct Thread {
   Work work;  // not yet in the sum of all threads
   int64_t op_start = 0;
   int64_t region_start = 0;
+  int64_t round_start = 0;
+  uint64_t round_window = 0;  // in which the round under way began
+  int64_t quiet_start = 0;
   int64_t region_in_op = 0;  // time of regions inside the op under way
   int64_t gap = -1;          // that this thread's last region opened; -1: it had none
   int64_t pending_gap = kNoGap;
@@ -353,6 +359,7 @@ void op_meter_open() {
   if (handle != at::INVALID_CALLBACK_HANDLE) {
     return;
   }
+  ++windows;
   open_now = true;
   // Not BACKWARD_FUNCTION: the engine's own FUNCTION event encloses the one of each node, and a
   // second name put together for each would cost 2 us.
@@ -379,14 +386,29 @@ void op_meter_enter() {
       Meter& m = meter();
       std::lock_guard<std::mutex> lock(m.mutex);
       flush_gap(t, m);
+      t.region_start = now_ns();
+      if (t.gap >= 0 && t.round_window == windows) {
+        Sums& sums = m.at(t.gap);
+        sums.rounds += 1;
+        sums.round_ns += double(t.region_start - t.round_start);
+      }
     }
-    t.region_start = now_ns();
+    t.round_start = t.region_start;
+    t.round_window = windows;
   }
 }
 
 void op_meter_leave(int64_t key) {
   Thread& t = self;
-  if (t.regions == 0 || --t.regions > 0) {
+  if (t.regions == 0) {
+    return;
+  }
+  if (--t.regions > 0) {
+    if (open_now.load(std::memory_order_relaxed)) {
+      Meter& m = meter();
+      std::lock_guard<std::mutex> lock(m.mutex);
+      m.at(2 * key).nested += 1;
+    }
     return;
   }
   const int64_t ns = now_ns() - t.region_start;
@@ -408,7 +430,14 @@ void op_meter_leave(int64_t key) {
 
 // What this thread runs from here to the matching call with -1 is not the program's.
 void op_meter_quiet(int32_t change) {
-  self.quiet += change;
+  Thread& t = self;
+  if (t.quiet == 0) {
+    t.quiet_start = now_ns();
+  }
+  t.quiet += change;
+  if (t.quiet == 0) {
+    t.round_start += now_ns() - t.quiet_start;
+  }
 }
 
 // `dense` ops of each kind are sampled before they get rarer; null stops sampling.

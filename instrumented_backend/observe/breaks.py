@@ -104,12 +104,18 @@ class BreakLog:
         file: str | None,
         line: int | None,
         users_place: tuple[str | None, int | None] = (None, None),
+        raises: bool = False,
     ) -> None:
-        """A function was left to eager execution; ``message`` is Dynamo's."""
+        """A function was left to eager execution; ``message`` is Dynamo's.
+
+        Where it ``raises`` (fullgraph=True), the program got an exception instead.
+        """
         compilation = self._compiling.pop(compile_id, None)
         skipped = SkippedRecord(function and resumed(function)[0], file, line)
         if compilation is not None and compilation.met:
             cause, found = list(compilation.met.values())[-1]
+            if raises:
+                return
             why = last_sentence(message)
             if why != found.reason:
                 skipped.reason = why
@@ -127,7 +133,7 @@ class BreakLog:
                 cause.record.function = skipped.function
                 cause.record.hint = _hint(message)
         listed = cause.record.skipped
-        if len(listed) < MAX_LISTED and skipped not in listed:
+        if not raises and len(listed) < MAX_LISTED and skipped not in listed:
             listed.append(skipped)
 
     def _cause(self, reason: str, file: str | None, line: int | None) -> _Cause | None:

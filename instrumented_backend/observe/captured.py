@@ -15,8 +15,9 @@ import hashlib
 import inspect
 import operator
 import threading
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,10 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     calls: dict[bytes, Call] = {}
     _describe_nodes(gm, ops, calls)
     ops.backward = count_autograd_nodes(gm)
+    for node in gm.graph.nodes:
+        # What eager would run depends on the device's library.
+        if _name(node) in torch_compat.RECURRENT and ops.backward:
+            ops.estimated[f"the backward of {_name(node)}"] += 1
     return ops, calls
 
 
@@ -96,7 +101,16 @@ def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes
             continue
         elif torch_compat.is_higher_order(node.target):
             _describe_higher_order(gm, node, ops, calls)
+        elif torch_compat.is_func_wrapping(node.target):
+            _describe_func_step(node, ops)
         elif _touches_tensors(node):
+            if not torch_compat.is_torchs_own(node.target):
+                # Never run again: it may print, count, write. An operator of the program's is one
+                # op, whatever it calls; a function that Dynamo does not look into can be any.
+                ops.certain += 1
+                if not torch_compat.is_operator(node.target):
+                    ops.estimated[f"a call of {_target_name(node.target)}"] += 1
+                continue
             try:
                 call = _call(node)
             except _UnknownValue as reason:
@@ -114,17 +128,35 @@ def _describe_higher_order(
     """Some run their nested graph op by op, some are one op, some none."""
     name = torch_compat.higher_order_name(node.target)
     if name in torch_compat.TRANSPARENT_OPERATORS:
-        for argument in node.args:
-            if getattr(argument, "op", None) == "get_attr":
-                nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
-                if torch_compat.is_graph_module(nested):
-                    _describe_nodes(nested, ops, calls)
+        for nested in _nested_graphs(gm, node):
+            _describe_nodes(nested, ops, calls)
         return
     if name in torch_compat.OPLESS_OPERATORS:
         return
     ops.certain += 1
     if name not in torch_compat.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
+
+
+def _nested_graphs(
+    gm: "torch.fx.GraphModule", node: "torch.fx.Node"
+) -> Iterator["torch.fx.GraphModule"]:
+    for argument in node.args:
+        if getattr(argument, "op", None) == "get_attr":
+            nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
+            if torch_compat.is_graph_module(nested):
+                yield nested
+
+
+def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
+    """A step of a torch.func transform; a gradient runs autograd nodes in the graph's forward."""
+    if torch_compat.is_func_operator(node.target):
+        ops.certain += 1
+    elif torch_compat.is_func_gradients(node.target):
+        outputs = list(_tensors(_map(_value, node.args[:1])))
+        given = len(node.args) > 2 and node.args[2] is not None
+        # Without gradients to start from, torch makes them.
+        ops.certain += _count_nodes(outputs, set()) + (0 if given else len(outputs))
 
 
 def _touches_tensors(node: "torch.fx.Node") -> bool:
@@ -194,19 +226,78 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
 def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
     """The nodes that backward would run from all outputs that require gradients.
 
-    On fake tensors, Dynamo's stand-in for dropout clones where the real one returns its input;
-    those clones are left out.
+    On fake tensors, Dynamo's stand-in for dropout clones where the real one returns its input, and
+    interpolation is put together from other ops, where the real one is a node; what is more than
+    in eager is left out.
     """
-    output = next(node for node in gm.graph.nodes if node.op == "output")
-    values = [_value(node) for node in output.all_input_nodes]
+    values = _outputs(gm)
     if any(value is None for value in values):
         return None
-    clones = {
-        value.grad_fn
-        for value in (_value(node) for node in gm.graph.nodes if _is_dropout(node))
-        if _is_tensor(value) and value.grad_fn is not None
-    }
-    pending = [value.grad_fn for value in _tensors(values) if value.requires_grad]
+    left_out: set[Any] = set()
+    repeated = 0
+    for node in gm.graph.nodes:
+        result = _value(node)
+        if _is_repetition(node, result):
+            # Its results have no history: that of the first call, and what came before this one.
+            repeated += sum(map(_own_nodes, _nested_graphs(gm, node)))
+            values += [_value(argument) for argument in node.all_input_nodes]
+        if not _is_tensor(result) or result.grad_fn is None:
+            continue
+        if _is_dropout(node) and result.grad_fn.name() == "CloneBackward0":
+            left_out.add(result.grad_fn)
+        elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
+            left_out |= _nodes_behind(node, result)
+    return repeated + _count_nodes(_tensors(values), left_out)
+
+
+def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    return [_value(node) for node in output.all_input_nodes]
+
+
+def _is_repetition(node: "torch.fx.Node", result: Any) -> bool:
+    """A call of a nested graph that Dynamo has traced for an earlier call."""
+    return torch_compat.is_higher_order(node.target) and any(
+        value.requires_grad and value.grad_fn is None for value in _tensors([result])
+    )
+
+
+def _own_nodes(gm: "torch.fx.GraphModule") -> int:
+    """The autograd nodes of a nested graph, without those of its inputs."""
+    inputs = [_value(node) for node in gm.graph.nodes if node.op == "placeholder"]
+    pending = [value.grad_fn for value in _tensors(_outputs(gm))]
+    seen = {None, *(value.grad_fn for value in _tensors(inputs))}
+    count = 0
+    while pending:
+        node = pending.pop()
+        if node not in seen:
+            seen.add(node)
+            pending += [successor for successor, _ in node.next_functions]
+            count += node.name() not in _NOT_COUNTED
+    return count
+
+
+def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
+    """The autograd nodes that ``node`` made besides its result's own."""
+    inputs = [value for value in map(_value, node.all_input_nodes) if _is_tensor(value)]
+    before = {value.grad_fn for value in inputs if value.grad_fn is not None}
+    found: set[Any] = set()
+    met = not before
+    pending = [successor for successor, _ in result.grad_fn.next_functions]
+    while pending:
+        one = pending.pop()
+        if one in before:
+            met = True
+        elif one is not None and one not in found:
+            found.add(one)
+            pending += [successor for successor, _ in one.next_functions]
+    # Or an input was changed in place later, and where it was then is not known any more.
+    return found if met else set()
+
+
+def _count_nodes(values: Iterable[Any], left_out: set[Any]) -> int:
+    """The distinct nodes of the tensors' autograd graphs, but for some."""
+    pending = [value.grad_fn for value in values if value.requires_grad]
     seen = {None}
     count = 0
     while pending:
@@ -215,8 +306,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             continue
         seen.add(node)
         pending += [successor for successor, _ in node.next_functions]
-        is_clone = node in clones and node.name() == "CloneBackward0"
-        count += not is_clone and node.name() not in _NOT_COUNTED
+        count += node not in left_out and node.name() not in _NOT_COUNTED
     return count
 
 
@@ -229,7 +319,11 @@ def _tensors(values: Iterable[Any]) -> Iterable[Any]:
 
 
 def _is_dropout(node: "torch.fx.Node") -> bool:
-    return "dropout" in getattr(node.target, "__name__", "")
+    return "dropout" in _name(node)
+
+
+def _name(node: "torch.fx.Node") -> str:
+    return str(getattr(node.target, "__name__", ""))
 
 
 # --- When a report is made ----------------------------------------------------------------------
@@ -271,8 +365,9 @@ class OpCounter:
         A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
         """
         with self._lock:
-            for digest, call in self._waiting.items():
-                self._known[digest] = _count_call(call, count)
+            with _no_warnings():
+                for digest, call in self._waiting.items():
+                    self._known[digest] = _count_call(call, count)
             self._waiting.clear()
             for ops in self._graphs:
                 self._finish(ops)
@@ -286,6 +381,20 @@ class OpCounter:
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times
         ops.calls.clear()
+
+
+@contextlib.contextmanager
+def _no_warnings() -> Iterator[None]:
+    """The program has had the warnings of its functions already.
+
+    Python keeps what to ignore for all threads at once: beside the main thread it is left alone.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _target_name(target: Any) -> str:

@@ -16,6 +16,7 @@ from instrumented_backend.observe.guards import FailedGuard, failed_guard
 from instrumented_backend.observe.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.reasons import break_reason, is_repetition
 from instrumented_backend.observe.recompiles import RecompileLog
+from instrumented_backend.observe.user_code import is_internal
 from instrumented_backend.records import CompileRecord, RecompileRecord
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
@@ -31,6 +32,7 @@ ARTIFACTS = frozenset(
 )
 MAX_COMPILATIONS = 10_000
 _LIMIT = "Dynamo recompile limit exceeded"
+_LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 
 
 Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
@@ -115,30 +117,38 @@ class CompileLog(logging.Handler):
     # --- Events ---------------------------------------------------------------------------------
 
     def _artifact(self, name: str, payload: str) -> None:
+        if torch_compat.compilation_under_way().others:
+            return
+        current = torch_compat.current_compile_id()
+        compile_id = None if current is None else str(current)
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
-                current = torch_compat.current_compile_id()
-                self.breaks.met(None if current is None else str(current), break_reason(payload))
+                self.breaks.met(compile_id, break_reason(payload))
         elif name == "recompile_reasons":
             self._thread.recompiling = _recompiling(payload)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
-            if graph is not None:
+            if graph is not None and compile_id in (None, graph.record.compile_id):
                 bypass = json.loads(payload)
                 graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
 
     def _compilation(self, metrics: dict[str, Any]) -> None:
         compile_id = str(metrics["compile_id"])
         graphs = self._compiling.pop(compile_id, [])
+        under_way = torch_compat.compilation_under_way()
+        if under_way.others and not graphs:
+            return
         function, file, line = (
             metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
         )
-        recompiling: _Recompiling | None = getattr(self._thread, "recompiling", None)
-        if function is None and recompiling is not None and _is_refusal(metrics):
-            function, file, line = recompiling.place
+        code = under_way.code
+        if function is None and code is not None:
+            function, file, line = code.co_name, code.co_filename, code.co_firstlineno
         if metrics.get("has_guarded_code"):
             outcome = "compiled"
-        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame"):
+        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame") and (
+            not under_way.raises
+        ):
             outcome = "skipped"
         else:
             outcome = "failed"
@@ -147,12 +157,17 @@ class CompileLog(logging.Handler):
             graph.record.file = file or graph.record.file
             graph.record.line = line or graph.record.line
         message = metrics.get("fail_reason")
+        if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
+            message = f"{_LIMIT} with fullgraph=True"
         if outcome == "compiled":
             numbers = [graph.record.graph for graph in graphs]
             self.breaks.compiled(compile_id, function, file, numbers)
         elif message:
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-            self.breaks.gave_up(compile_id, message, function, file, line, at)
+            if at[0] is not None and is_internal(at[0]):
+                at = None, None
+            raises = outcome == "failed" and not torch_compat.suppresses_errors()
+            self.breaks.gave_up(compile_id, message, function, file, line, at, raises)
         else:
             self.breaks.ended(compile_id)
         recompiled = self._recompilation(metrics, compile_id, (function, file, line))
@@ -190,6 +205,8 @@ class CompileLog(logging.Handler):
     def _lazy_backward(self, metrics: dict[str, Any]) -> None:
         graph: ObservedGraph | None = getattr(self._thread, "graph", None)
         compile_id = str(metrics["compile_id"])
+        if graph is not None and graph.record.compile_id != compile_id:
+            return  # that of a graph of plain Inductor
         graphs = [] if graph is None else [graph]
         record = self._new_record(metrics, compile_id, "backward", "compiled", graphs)
         if graph is not None:
@@ -295,7 +312,8 @@ def _recompiling(payload: str) -> _Recompiling:
 
 def _is_refusal(metrics: dict[str, Any]) -> bool:
     """Was it not compiled because it had been compiled too often?"""
-    return str(metrics.get("fail_reason")).startswith(_LIMIT)
+    limit = str(metrics.get("fail_reason")).startswith(_LIMIT)
+    return limit or metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
 
 
 class Totals:

@@ -28,12 +28,15 @@ class Estimate:
     calls: int = 0
     observed_calls: int = 0
     unseen_calls: int = 0  # of graphs that no window saw
+    nested: dict[int, int] = field(default_factory=dict)
+    """Region key → calls inside another region, whose ops are the outer one's."""
     eager_ops: float = 0.0
     eager_ops_error: float = 0.0
     eager_ns: float = 0.0
     eager_ns_error: float = 0.0
     region_ns: dict[int, float] = field(default_factory=dict)  # by region key
     region_ns_error: float = 0.0
+    unaccounted_s: float | None = None  # of the run; None where nothing was extrapolated
     eager: list[EagerOpRecord] = field(default_factory=list)
     missing: list[MissingRecord] = field(default_factory=list)
     by_place: dict[tuple[int, Line], list[float]] = field(default_factory=dict)
@@ -48,9 +51,12 @@ def estimate(observed: Observed, calls: Mapping[int, int]) -> Estimate:
         calls=sum(calls.values()),
         observed_calls=factors.observed_calls,
         unseen_calls=factors.unseen_calls,
+        nested=factors.nested,
     )
     _add_eager(result, observed, factors)
     _add_errors(result, observed, factors)
+    if not result.exact:
+        result.unaccounted_s = max(0.0, observed.elapsed_s - factors.rounds_ns(calls) / 1e9)
     for key in calls:
         early, late = factors.sums(2 * key), factors.sums(2 * key + 1)
         if early.n:
@@ -67,9 +73,14 @@ class _Factors:
         self._gaps = gaps
         self._factors: dict[int, float] = {}
         self.observed_calls = self.unseen_calls = 0
+        self.nested: dict[int, int] = {}
         for key, count in calls.items():
             early, late = self.sums(2 * key).n, self.sums(2 * key + 1).n
-            self.observed_calls += int(early + late)
+            nested = self.sums(2 * key).nested
+            self.observed_calls += int(early + late + nested)
+            if nested:
+                self.nested[key] = round(count * nested / (early + late + nested))
+                count -= self.nested[key]
             if not early:
                 self.unseen_calls += count
             elif late:
@@ -82,6 +93,17 @@ class _Factors:
 
     def of(self, gap: int) -> float:
         return self._factors.get(gap, 1.0)
+
+    def rounds_ns(self, calls: Iterable[int]) -> float:
+        """How long all calls took with what the program did after each."""
+        total = 0.0
+        for gap in (2 * key + late for key in calls for late in (0, 1)):
+            sums = self.sums(gap)
+            if sums.rounds:
+                total += self.of(gap) * sums.n * sums.round_ns / sums.rounds
+            else:
+                total += self.of(gap) * sums.region_ns
+        return total
 
     def extrapolated(self) -> Iterable[tuple[Sums, float]]:
         return [(self.sums(gap), factor) for gap, factor in self._factors.items() if factor > 1.0]

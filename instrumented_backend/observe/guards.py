@@ -32,6 +32,10 @@ _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.*?)\s*$")
 _TYPE = re.compile(r"___check_type_id\((?P<name>.*), \d+\), type=<class '(?P<type>[^']*)'>$")
 _LENGTH = re.compile(r"len\((?P<name>.*)\) (?:==|>=|<=|<|>|!=) (?P<old>.*)$")
 _COMPARED = re.compile(r"(?P<name>[^=<>!]+?) (?P<operator>==|is not|is|in) (?P<old>.+)$", re.DOTALL)
+_OBJECT = re.compile(r"___check_obj_id\((?P<name>.*), \d+\)(?:, type=<class '(?P<type>[^']*)'>)?$")
+_RANGE = re.compile(r"(?P<least>\d+) <= (?P<size>\S+)$|(?P<size2>\S+) <= (?P<most>\d+)$")
+_RELATION = re.compile(r".* (?:<=|<|>=|>|!=|==) .*$", re.DOTALL)
+_ANY_SIZE = re.compile(r"(?P<name>[\w.\[\]'()]+)\.(?P<method>size|stride)\(\)\[(?P<index>\d+)\]")
 _SIZE = re.compile(r"(?P<name>.+)\.(?P<method>size|stride)\(\)\[(?P<index>\d+)\]$")
 
 
@@ -68,7 +72,8 @@ def failed_guard(reason: str, scope: Scope | None) -> FailedGuard:
         match = pattern.match(body)
         if match is not None:
             found = read(match, scope)
-            break
+            if found is not None:
+                break
     kind, subject, old, new = found or ("other", body[:MAX_TEXT], None, None)
     return FailedGuard(
         kind, subject, old, new, frame, _cure(kind, subject, old, hint), body[:MAX_TEXT]
@@ -140,15 +145,41 @@ def _length(match: re.Match[str], scope: Scope | None) -> _Found:
     return "length", f"length of {_name(match['name'])}", match["old"], new
 
 
+def _object(match: re.Match[str], scope: Scope | None) -> _Found:
+    """A guard on the very object: torch has its address only."""
+    name, kind = match["name"], (match["type"] or "object").removeprefix("__main__.")
+    if name.endswith(".__code__"):
+        return "function", f"which function {_name(name.removesuffix('.__code__'))} is", None, None
+    return "object", f"which {kind} {_name(name)} is", None, None
+
+
+def _range(match: re.Match[str], scope: Scope | None) -> _Found | None:
+    """A bound on a size that is dynamic already."""
+    size = _SIZE.match(match["size"] or match["size2"])
+    if size is None:
+        return None
+    found, value = _look_up(size[0], scope)
+    bound = f"{match['least']} or more" if match["least"] else f"{match['most']} or less"
+    return "range", _size(size), bound, str(value) if found else None
+
+
+def _relation(match: re.Match[str], scope: Scope | None) -> _Found | None:
+    """What a branch on dynamic sizes compared."""
+    subject = _ANY_SIZE.sub(_size, match[0])
+    return None if subject == match[0] else ("relation", _name(subject), "True", "False")
+
+
+def _size(match: re.Match[str]) -> str:
+    return f"{match['method']} of {_name(match['name'])} in dimension {match['index']}"
+
+
 def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
     name, operator, old = match["name"].strip(), match["operator"], match["old"].strip()
     size = _SIZE.match(name)
     found, value = _look_up(name, scope)
     new = _describe(value) if found else None
     if size is not None:
-        what = "size" if size["method"] == "size" else "stride"
-        kind = "shape" if what == "size" else "stride"
-        return kind, f"{what} of {_name(size['name'])} in dimension {size['index']}", old, new
+        return "shape" if size["method"] == "size" else "stride", _size(size), old, new
     if operator in ("is", "is not") and old == "None":
         none, other = "None", "not None"
         return "none", _name(name), *((none, new) if operator == "is" else (other, none))
@@ -171,12 +202,16 @@ def _value_kind(name: str, old: str) -> str:
     return type(value).__name__ if isinstance(value, (bool, int, float, str)) else "value"
 
 
-_READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Scope | None], _Found]], ...] = (
+_Reader = Callable[[re.Match[str], Scope | None], _Found | None]
+_READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     (_TENSOR, _tensor),
     (_STATE, _state),
     (_TYPE, _type),
     (_LENGTH, _length),
+    (_OBJECT, _object),
     (_COMPARED, _compared),
+    (_RANGE, _range),
+    (_RELATION, _relation),
 )
 
 
@@ -185,7 +220,8 @@ _READERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], Scope | None], _
 
 def _name(expression: str) -> str:
     """``L['x']`` → ``x``, ``G['N']`` → ``global N``, ``m._modules['drop'].p`` → ``m.drop.p``."""
-    text = re.sub(r"\bL\['(\w+)'\]", r"\1", expression.strip())
+    text = re.sub(r"\b___from_numpy\((.*?)\)", r"\1", expression.strip())
+    text = re.sub(r"\bL\['(\w+)'\]", r"\1", text)
     text = re.sub(r"^G\['(\w+)'\]", r"global \1", text)
     text = re.sub(r"\bG\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\.(?:_modules|_parameters|_buffers)\['(\w+)'\]", r".\1", text)
@@ -244,6 +280,8 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
 
 _CURES = {
     "shape": "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True",
+    "range": "sizes 0 and 1 have graphs of their own; give others a range with mark_dynamic",
+    "relation": "one graph for each outcome is usual; else take the branch out of the function",
     "stride": "call .contiguous(), or give the tensor the same memory layout each time",
     "rank": "reshape to one number of dimensions before the call",
     "dtype": "convert to one dtype before the call",
@@ -258,6 +296,8 @@ _CURES = {
     "attribute": "keep it constant, or make it a tensor (in a module: a buffer)",
     "length": "stack the items into one tensor, or pad to one length",
     "type": "call with one type",
+    "object": "one graph for each object is usual; else pass the same one every time",
+    "function": "one graph for each function is usual; else pass the same one every time",
     "identity": "pass the same tensors in the same places every time",
     "grad_mode": "one graph for each mode is usual: warm up both training and inference",
     "training": "one graph for each mode is usual: warm up both train() and eval()",

@@ -50,7 +50,11 @@ class Sums(ctypes.Structure):
 
     _fields_: ClassVar = [
         (name, ctypes.c_double)
-        for name in ("n", "ops", "ops2", "op_ns", "op_ns2", "region_ns", "region_ns2")
+        for name in (
+            *("n", "ops", "ops2", "op_ns", "op_ns2", "region_ns", "region_ns2"),
+            *("rounds", "round_ns"),  # from a region's start to that of the next on its thread
+            "nested",  # calls inside another region; in a key's first gap
+        )
     ]
 
 

@@ -24,6 +24,7 @@ from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
 
 BUDGET = 0.005  # of the time that the program runs
+ALWAYS_AFFORDABLE_S = 0.003  # a thousandth of what importing torch takes: short runs are seen whole
 ROUNDS_AFTER_COMPILE = 10
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
@@ -63,6 +64,7 @@ class Observed:
     lines: dict[Place, dict[Line, list[float]]]
     whole: bool  # one window, from the first call on, that never closed
     lost: int  # ops that were not booked, because there were too many names
+    elapsed_s: float = 0.0  # since the first window opened, compilations apart
 
 
 def region_key(graph: int | None, backward: bool) -> int:
@@ -272,7 +274,7 @@ class OpMeter:
             self._rounds += 1
             if self._mode == "always" or self._rounds < self._rounds_wanted:
                 return
-            if self._spent_s() > BUDGET * self._elapsed_s():
+            if self._spent_s() > max(ALWAYS_AFFORDABLE_S, BUDGET * self._elapsed_s()):
                 self._close()
                 self._wait()
 
@@ -364,6 +366,7 @@ class OpMeter:
                 lines=self._lines.read(),
                 whole=self._windows == 1 and self._is_open,
                 lost=lib.op_meter_lost(),
+                elapsed_s=self._elapsed_s(),
             )
 
 

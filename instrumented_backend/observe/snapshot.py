@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
 
 
+# Worth saying of time that the observed calls do not explain: seconds, and the part of the run.
+UNACCOUNTED_S, UNACCOUNTED = 1.0, 0.2
+
+
 @dataclass(frozen=True)
 class Started:
     """When the observation began."""
@@ -151,14 +155,19 @@ def _ops(
     records: list[GraphRecord], observed: Observed | None, not_observed: str | None
 ) -> tuple[OpsRecord, Estimate | None]:
     calls = _calls(records)
-    captured = _captured_ops(records)
+    captured = _captured_ops(records, {})
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
-        if ops.note is None and calls:
-            ops.note = "no window was open while the graphs ran: eager ops are unknown"
+        if ops.note is None:
+            reason = "no window was open while the graphs ran" if calls else "no graph was called"
+            ops.note = f"{reason}: eager ops are unknown"
         return ops, None
     found = estimate(observed, calls)
     _set_region_times(records, found)
+    if found.nested:
+        captured.update(_captured_ops(records, found.nested))
+        if not found.exact:
+            captured["estimated"] = sorted({*captured["estimated"], "calls inside other graphs"})
     captured["time_us"] = sum(found.region_ns.values()) / 1e3
     ops.status = "exact" if found.exact else "sampled"
     ops.observed_pct = _percent(found.observed_calls, found.calls)
@@ -167,6 +176,7 @@ def _ops(
         ops.total_ops = captured["ops"] + round(found.eager_ops)
     ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
     ops.eager, ops.missing = found.eager, found.missing
+    ops.unaccounted_s = found.unaccounted_s
     ops.note = _ops_note(observed, found)
     return ops, found
 
@@ -181,17 +191,23 @@ def _calls(records: list[GraphRecord]) -> dict[int, int]:
     return calls
 
 
-def _captured_ops(records: list[GraphRecord]) -> dict[str, Any]:
-    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted."""
+def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> dict[str, Any]:
+    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted.
+
+    An operator of the program's can call a compiled function. ``nested`` has, by region key, the
+    calls inside another graph's, where they are a part of an op of that one.
+    """
     forward = backward = 0
     known = True
     for record in records:
         per_call = record.forward_ops
+        calls = record.calls - nested.get(region_key(record.graph, False), 0)
+        backwards = record.backward_calls - nested.get(region_key(record.graph, True), 0)
         if record.direction == "backward":  # of compiled autograd
-            backward += (per_call or 0) * record.backward_calls
+            backward += (per_call or 0) * backwards
         else:
-            forward += (per_call or 0) * record.calls
-            backward += (record.backward_ops or 0) * record.backward_calls
+            forward += (per_call or 0) * calls
+            backward += (record.backward_ops or 0) * backwards
             known &= not record.backward_calls or record.backward_ops is not None
         known &= per_call is not None or not (record.calls or record.backward_calls)
     return {
@@ -236,9 +252,21 @@ def _ops_note(observed: Observed, found: Estimate) -> str | None:
             f"{found.unseen_calls} graph calls belong to graphs that no window saw: their time and "
             "the eager ops after them are missing"
         )
+    if is_much(found.unaccounted_s, observed.elapsed_s):
+        return (
+            f"{found.unaccounted_s:.1f} s of the run are not accounted for: eager ops far from any "
+            "graph call may be missing"
+        )
     if observed.lost:
         return f"{observed.lost} eager ops had one of too many names, and are missing"
     return None
+
+
+def is_much(unaccounted_s: float | None, elapsed_s: float) -> bool:
+    """Too much for the calls that were seen to be like the others."""
+    if unaccounted_s is None:
+        return False
+    return unaccounted_s > max(UNACCOUNTED_S, UNACCOUNTED * elapsed_s)
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:

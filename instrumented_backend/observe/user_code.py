@@ -12,8 +12,14 @@ _OWN = tuple(os.path.join(path, "") for path in (torch_compat.folder(), os.path.
 
 
 def is_internal(file: str) -> bool:
-    """Code of torch, of the standard library or of this package: nobody's line to change."""
-    if file.startswith(("<frozen", *_OWN)):
+    """Code of torch, of the standard library or of this package: nobody's line to change.
+
+    So is what torch generates, for backends other than ours too: FX graphs, Inductor's modules.
+    """
+    if file.startswith(("<frozen", "<eval_with_key>", *_OWN)):
+        return True
+    generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # set once Inductor has been used
+    if generated and file.startswith(os.path.join(generated, "")):
         return True
     return file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
 

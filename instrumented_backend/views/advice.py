@@ -114,7 +114,8 @@ def _counter_facts(report: Report) -> list[str]:
 
 
 def _after_breaks(report: Report) -> list[str]:
-    worst = report.breaks[0]
+    placed = [record for record in report.breaks if record.file is not None]
+    worst = (placed or report.breaks)[0]
     unseen = all(record.eager_ops is None for record in report.breaks)
     steps = []
     if _is_limit(worst):
@@ -122,8 +123,9 @@ def _after_breaks(report: Report) -> list[str]:
     else:
         hint = f": {worst.hint}" if worst.hint else ""
         cost = f" ({duration(worst.eager_time_us)})" if worst.eager_time_us else ""
-        steps.append(f"start with {short_path(worst.file, worst.line)}{cost}{hint}")
-    if unseen:
+        what = short_path(worst.file, worst.line) if worst.file else worst.reason
+        steps.append(f"start with {what}{cost}{hint}")
+    if unseen and report.summary["graph_calls"]:
         steps.append("INSTRUMENTED_OPS=always shows what each one costs")
     return steps
 

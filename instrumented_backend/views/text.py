@@ -79,7 +79,7 @@ def _certainty(ops: OpsRecord) -> str:
             words += f", ± {max(spreads):.1f} points"
     if ops.captured["estimated"]:
         words += "; some captured ops estimated"
-    return words
+    return words if ops.note is None else f"{words}; {ops.note}"
 
 
 def _device_line(device: DeviceRecord | None) -> str:
