@@ -44,12 +44,24 @@ class Access:
 
 
 @dataclass
+class Part:
+    """What one launch runs side by side with others: the whole kernel, or one loop of a combo's.
+
+    ``numels`` are numbers, or the name of the parameter that holds one.
+    """
+
+    accesses: dict[str, Access] = field(default_factory=dict)
+    numels: dict[str, int | str] = field(default_factory=dict)
+
+
+@dataclass
 class KernelFacts:
     """A kernel's record, as far as its source goes, and what the call sites are needed for."""
 
     record: KernelRecord
     parameters: list[str] = field(default_factory=list)  # those that a call passes, in order
     accesses: dict[str, Access] = field(default_factory=dict)  # by pointer, workspaces left out
+    parts: list[Part] = field(default_factory=list)  # the same accesses, by the loop they are in
     constants: dict[str, int] = field(default_factory=dict)  # of a template: M, N, K, ...
     whole_buffers: bool = False  # the launch's points don't bound what one pointer reaches
     subkernels: list[str] = field(default_factory=list)  # of a multi-kernel

@@ -8,7 +8,7 @@ has points counts one launch for each distinct index; what is read and written c
 import math
 from collections.abc import Callable
 
-from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts
+from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts, Part
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
 from instrumented_backend.records import KernelRecord
 
@@ -29,10 +29,11 @@ def describe_launch(facts: KernelFacts, call: CallSite) -> None:
     for name, value in passed.items():
         if isinstance(value, Tensor) and value.shape is not None:
             record.arg_shapes[name] = _shape(value)
-    for name in record.symbolic_numels:
-        value = passed.get(name)
-        if isinstance(value, Size):
-            record.symbolic_numels[name] = value.text
+    for name, text in record.symbolic_numels.items():
+        record.symbolic_numels[name] = ", ".join(
+            value.text if isinstance(value := passed.get(word), Size) else word
+            for word in text.split(", ")
+        )
     if "rnumel" in record.symbolic_numels and record.symbolic_numels["rnumel"] in NUMELS:
         inner = record.symbolic_numels["rnumel"]
         record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
@@ -50,22 +51,27 @@ def _shape(tensor: Tensor) -> list[int | str]:
 
 def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
     record = facts.record
-    points = None if facts.whole_buffers else _points(record, passed)
+    parts = facts.parts or [Part(facts.accesses)]
+    points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
     read = written = 0
     hinted = False
-    for name, access in facts.accesses.items():
+    for name, whole in facts.accesses.items():
         value = passed.get(name)
-        size = DTYPE_BYTES.get(record.arg_dtypes.get(name, ""))
-        numel = value.numel if isinstance(value, Tensor) else None
+        tensor = value if isinstance(value, Tensor) else Tensor(name)
+        numel = tensor.numel
+        size = DTYPE_BYTES.get(record.arg_dtypes.get(name, ""), DTYPE_BYTES.get(tensor.dtype or ""))
         if size is None or numel is None or numel.known is None:
             what = "dtype" if size is None else "shape"
             detail = "" if numel is None or size is None else f" ({numel.text})"
             record.notes.append(f"bytes unknown: the {what} of {name}{detail} is not known")
             return
         hinted |= numel.exact is None
-        reads, writes = _elements(name, access, numel.known, points)
-        read += reads * size
-        written += writes * size
+        used = [(part.accesses[name], n) for part, n in zip(parts, points, strict=True)
+                if name in part.accesses] or [(whole, None)]
+        for access, count in used:
+            reads, writes = _elements(name, access, numel.known, count)
+            read += reads * size
+            written += writes * size
     record.read_bytes, record.written_bytes = read, written
     record.total_bytes, record.bytes_source = read + written, ESTIMATED
     if record.kernel_args_num_gb is not None:
@@ -102,29 +108,29 @@ def without_launch(record: KernelRecord) -> None:
 
 def _reasons(facts: KernelFacts) -> list[str]:
     category = facts.record.kernel_category
-    if category in ("foreach", "combo"):
-        return [f"bytes: each buffer counted whole, since a {category} has several loops"]
-    if category in ("user_autotune", "fixed_config", "unknown"):
+    names = [name for part in facts.parts for name in part.accesses]
+    if len(names) > len(set(names)):
+        return [f"bytes: a buffer counts for each of the {category}'s loops that use it"]
+    if category in ("user_autotune", "unknown"):
         return ["bytes: each buffer counted whole, since how much of it is used is not known"]
     if category == "template":
         return ["bytes: each operand once, as Inductor counts a template"]
     return []
 
 
-def _points(record: KernelRecord, passed: dict[str, Value]) -> int | None:
-    """The product of the launch's numels, those that are symbols by their hints."""
-    if record.language != "triton":
-        return None  # a C++ kernel's accesses have their own counts
-    points = 1
+def _points(part: Part, passed: dict[str, Value]) -> int | None:
+    """The product of the numels, those that are symbols by their hints.
+
+    A C++ kernel has none: its accesses have their own counts.
+    """
+    counts = []
     for name in ("xnumel", "ynumel", "znumel", "r0_numel", "r1_numel"):
-        value = getattr(record, name)
-        if value is None and name in record.symbolic_numels:
-            size = passed.get(name)
-            value = size.known if isinstance(size, Size) else None
-            if value is None:
-                return None
-        points *= 1 if value is None else value
-    return points
+        numel = part.numels.get(name, 1)
+        if isinstance(numel, str):
+            size = passed.get(numel)
+            numel = size.known if isinstance(size, Size) else None  # type: ignore[assignment]
+        counts.append(numel)
+    return None if None in counts or not part.numels else math.prod(counts)  # type: ignore[arg-type]
 
 
 def _elements(name: str, access: Access, numel: int, points: int | None) -> tuple[int, int]:
@@ -191,7 +197,7 @@ def _product_flops(left: Value, right: Value) -> int | None:
 def extern_record(call: CallSite) -> KernelRecord:
     """One extern call: its shapes where they are static, its bytes and operations if known."""
     record = KernelRecord(kernel_name=call.kernel, language="extern", kernel_category="extern")
-    tensors = [value for value in call.arguments if isinstance(value, Tensor)]
+    tensors = [value for value in call.arguments if isinstance(value, Tensor)] + call.listed
     record.num_args = len(call.arguments)
     for i, tensor in enumerate(tensors):
         _describe_operand(record, f"arg{i}", tensor)

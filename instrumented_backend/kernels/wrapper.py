@@ -67,6 +67,7 @@ class CallSite:
     keywords: dict[str, Any]
     result: Tensor | None
     provenance: Provenance | None
+    listed: list[Tensor] = field(default_factory=list)  # in lists, after the first of each
 
 
 class Wrapper:
@@ -183,8 +184,9 @@ class Wrapper:
     def _call(self, call: ast.Call) -> Value:
         name = _dotted(call.func)
         if name is None:
-            # buf0.copy_(arg0_1, False); (f(...)).run(...)
-            return None
+            # reinterpret_tensor(...).data_ptr(); another is (f(...)).run(...)
+            pointer = isinstance(call.func, ast.Attribute) and call.func.attr == "data_ptr"
+            return self._expression(call.func.value) if pointer else None  # type: ignore[attr-defined]
         plain, _, method = name.rpartition(".")
         if name in self.kernels or (method == "run" and plain in self.kernels):
             self._launch(plain if name not in self.kernels else name, call, None)
@@ -202,8 +204,8 @@ class Wrapper:
         if name.startswith("assert_size_stride") or name == "assert_tensor_metadata":
             self._assertion(call, grouped=name.endswith("_grouped"))
             return None
-        if name == "c_void_p" and call.args:
-            return self._expression(call.args[0])
+        if (name == "c_void_p" or name.startswith("triton.tools.")) and call.args:
+            return self._expression(call.args[0])  # a pointer, or a descriptor of a tensor
         if method == "data_ptr":
             return self._values.get(plain)
         if is_extern(name):
@@ -253,18 +255,21 @@ class Wrapper:
             elif word.arg is not None:
                 keywords[word.arg] = _constant(word.value)
         arguments: list[Value] = []
+        listed: list[Tensor] = []
         for i, argument in enumerate(call.args):
             if isinstance(argument, ast.List | ast.Tuple):
                 # A list of tensors, or of numbers such as a stride.
                 items = [self._expression(item) for item in argument.elts]
-                arguments.append(next((x for x in items if isinstance(x, Tensor)), None))
+                tensors = [item for item in items if isinstance(item, Tensor)]
+                arguments.append(tensors[0] if tensors else None)
+                listed += tensors[1:]
                 keywords[f"#{i}"] = _constant(argument)
             else:
                 arguments.append(self._expression(argument))
                 if isinstance(argument, ast.Constant):
                     keywords[f"#{i}"] = argument.value
         provenance, self._comment = self._comment, None
-        self.calls.append(CallSite(name, arguments, keywords, result, provenance))
+        self.calls.append(CallSite(name, arguments, keywords, result, provenance, listed))
 
     # --- Sizes ----------------------------------------------------------------------------------
 
