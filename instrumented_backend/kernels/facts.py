@@ -62,6 +62,6 @@ class KernelFacts:
     parameters: list[str] = field(default_factory=list)  # those that a call passes, in order
     accesses: dict[str, Access] = field(default_factory=dict)  # by pointer, workspaces left out
     parts: list[Part] = field(default_factory=list)  # the same accesses, by the loop they are in
-    constants: dict[str, int] = field(default_factory=dict)  # of a template: M, N, K, ...
+    constants: dict[str, int | str] = field(default_factory=dict)  # of a template: M, N, K, ...
     whole_buffers: bool = False  # the launch's points don't bound what one pointer reaches
     subkernels: list[str] = field(default_factory=list)  # of a multi-kernel

@@ -7,7 +7,9 @@ has points counts one launch for each distinct index; what is read and written c
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from instrumented_backend.kernels.expressions import evaluate
 from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts, Part
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
 from instrumented_backend.records import KernelRecord
@@ -37,9 +39,10 @@ def describe_launch(facts: KernelFacts, call: CallSite) -> None:
     if "rnumel" in record.symbolic_numels and record.symbolic_numels["rnumel"] in NUMELS:
         inner = record.symbolic_numels["rnumel"]
         record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
-    _describe_bytes(facts, passed)
+    product = _Product.of(facts, passed)
+    _describe_bytes(facts, passed, {} if product is None else product.operands())
     if record.kernel_category == "template" and record.flops_source is None:
-        _describe_template_flops(facts, passed)
+        _describe_template_flops(facts, passed, product)
 
 
 def _shape(tensor: Tensor) -> list[int | str]:
@@ -49,12 +52,15 @@ def _shape(tensor: Tensor) -> list[int | str]:
 # --- Bytes of generated kernels -----------------------------------------------------------------
 
 
-def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
+def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict[str, int]) -> None:
+    """``operands``: elements of a matrix product's operands, which may be parts of buffers."""
     record = facts.record
     parts = facts.parts or [Part(facts.accesses)]
     points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
     read = written = 0
     hinted = False
+    same: list[str] = []
+    sliced: dict[str, str] = {}  # a buffer of which parts are used, and through which pointer
     for name, whole in facts.accesses.items():
         value = passed.get(name)
         tensor = value if isinstance(value, Tensor) else Tensor(name)
@@ -66,10 +72,18 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
             record.notes.append(f"bytes unknown: the {what} of {name}{detail} is not known")
             return
         hinted |= numel.exact is None
-        used = [(part.accesses[name], n) for part, n in zip(parts, points, strict=True)
-                if name in part.accesses] or [(whole, None)]
+        used = [
+            (part.accesses[name], n)
+            for part, n in zip(parts, points, strict=True)
+            if name in part.accesses
+        ] or [(whole, None)]
         for access, count in used:
-            reads, writes = _elements(name, access, numel.known, count)
+            if count is not None and numel.known > count:
+                first = sliced.setdefault(tensor.name, name)
+                if first != name:
+                    same.append(f"{first} and {name}")
+            whole_numel = min(numel.known, operands.get(name, numel.known))
+            reads, writes = _elements(name, access, whole_numel, count)
             read += reads * size
             written += writes * size
     record.read_bytes, record.written_bytes = read, written
@@ -81,6 +95,11 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
     if hinted:
         record.notes.append(_HINTED)
     record.notes += _reasons(facts)
+    if same:
+        record.notes.append(
+            f"bytes: {'; '.join(same)} are one buffer, of which parts are used; Inductor counts "
+            "the parts of both for each"
+        )
 
 
 def _take_inductors_figure(record: KernelRecord) -> None:
@@ -114,6 +133,12 @@ def _reasons(facts: KernelFacts) -> list[str]:
     if category in ("user_autotune", "unknown"):
         return ["bytes: each buffer counted whole, since how much of it is used is not known"]
     if category == "template":
+        fused = [name for name in facts.accesses if name.startswith("in_ptr")]
+        if fused:
+            return [
+                f"bytes: each operand once, with {', '.join(fused)} of what was fused in; Inductor "
+                "counts what the product had before that"
+            ]
         return ["bytes: each operand once, as Inductor counts a template"]
     return []
 
@@ -155,23 +180,78 @@ def _elements(name: str, access: Access, numel: int, points: int | None) -> tupl
 # --- Operations of matrix products --------------------------------------------------------------
 
 
-def _describe_template_flops(facts: KernelFacts, passed: dict[str, Value]) -> None:
+@dataclass
+class _Product:
+    """A template's matrix product: ``batch`` times (M, K) by (K, N), and for mm_plus_mm a second.
+
+    The sizes are in the body; what was fused in may have taken the place of an operand.
+    """
+
+    batch: int
+    m: int
+    n: int
+    ks: list[int]
+
+    @staticmethod
+    def of(facts: KernelFacts, passed: dict[str, Value]) -> "_Product | None":
+        if facts.record.kernel_category != "template":
+            return None
+        sizes = _template_sizes(facts, passed)
+        ks = [sizes[name] for name in ("K", "K1", "K2") if name in sizes]
+        written = [
+            value.numel
+            for name, value in passed.items()
+            if name.startswith("out_ptr") and isinstance(value, Tensor)
+        ]
+        if not {"M", "N"} <= set(sizes) or not ks or not written or written[0] is None:
+            return None
+        m, n, numel = sizes["M"], sizes["N"], written[0].known
+        if not numel or not m or not n or numel % (m * n) or "G" in facts.constants:
+            return None
+        return _Product(numel // (m * n), m, n, ks)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * sum(self.ks)
+
+    def operands(self) -> dict[str, int]:
+        names = iter(("arg_A", "arg_B", "arg_C", "arg_D"))
+        return {next(names): self.batch * side * k for k in self.ks for side in (self.m, self.n)}
+
+
+def _template_sizes(facts: KernelFacts, passed: dict[str, Value]) -> dict[str, int]:
+    """``M = ks0`` as a number, where the call tells."""
+    known = {
+        name: size
+        for name, value in passed.items()
+        if isinstance(value, Size) and (size := value.known) is not None
+    }
+    sizes = {}
+    for name, value in facts.constants.items():
+        size = value if isinstance(value, int) else evaluate(value, known)
+        if size is not None:
+            sizes[name] = size
+    return sizes
+
+
+def _describe_template_flops(
+    facts: KernelFacts, passed: dict[str, Value], product: _Product | None
+) -> None:
     record = facts.record
-    constants = facts.constants
-    tensors = [value for value in passed.values() if isinstance(value, Tensor)]
+    sizes = _template_sizes(facts, passed)
     flops = None
-    if {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"} <= set(constants):
-        flops = 2 * math.prod(
-            constants[name]
-            for name in ("BATCH", "OUT_C", "OUT_H", "OUT_W", "IN_C", "KERNEL_H", "KERNEL_W")
-        )
-        flops //= constants.get("GROUPS", 1)
-    elif len(tensors) >= 2:
-        flops = _product_flops(tensors[0], tensors[1])
+    if set(sizes) >= _CONVOLUTION:
+        flops = 2 * math.prod(sizes.get(name, 1) for name in (*_CONVOLUTION, "OUT_D", "KERNEL_D"))
+        flops //= sizes.get("GROUPS", 1)
+    elif product is not None:
+        flops = product.flops
     if flops is None:
         record.notes.append("flops unknown: no matrix product of two operands of known shapes")
     else:
         record.flops, record.flops_source = flops, ESTIMATED
+
+
+_CONVOLUTION = {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"}
 
 
 def _known_shape(value: Value) -> list[int] | None:

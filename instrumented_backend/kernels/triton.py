@@ -160,6 +160,7 @@ def _without_arithmetic(body: str) -> str:
             and name.isidentifier()
             and value[-1:] in _STATEMENT_END
             and not value.isalnum()  # a constant, or an alias
+            and not name.isupper()  # a template's sizes
             and _MATTERS.search(value) is None
             and "numel" not in name
         ):
@@ -261,9 +262,7 @@ class _Reader:
     """Walks one kernel's function."""
 
     def __init__(self, source: str) -> None:
-        functions = [
-            node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
-        ]
+        functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
         function, decorator = _kernel(functions)
         self.functions = {node.name: node for node in functions}
         self.lines = source.split("\n")
@@ -289,7 +288,7 @@ class _Reader:
         self.numels: dict[str, list[ast.expr]] = {}
         self._part_numels: dict[str, ast.expr] = {}  # of the part that is being read
         self._bodies_read: set[str] = set()  # functions of sub-kernels
-        self.constants: dict[str, int] = {}
+        self.constants: dict[str, int | str] = {}
         self.lost_address = False  # a load or store of which the pointer is not known
         self._walk()
 
@@ -301,7 +300,8 @@ class _Reader:
         fixed = set(constants) if isinstance(constants, dict) else set()
         for i, name in enumerate(self.parameters):
             kind = given.get(name, given.get(i))  # before 2.6 the keys were positions
-            if name in self.constexprs or (kind is None and name in fixed):
+            # One that a user's kernel has a default for may be in neither.
+            if name in self.constexprs or (kind is None and (given or name in fixed)):
                 continue
             self.passed.append(name)
             if kind != "constexpr":
@@ -351,7 +351,8 @@ class _Reader:
                 f"counted with it: its sub-kernels' {len(self._bodies_read)} functions"
             )
         flops = self._number("kernel_flop")
-        if flops is not None:
+        # Inductor says 0 where it knows none, and a template without operations is none.
+        if flops or (flops == 0 and record.kernel_category != "template"):
             record.flops, record.flops_source = flops, "inductor"
 
     def _explain_counts(self, record: KernelRecord) -> None:
@@ -437,8 +438,13 @@ class _Reader:
         named = self.meta.get("mutated_arg_names")
         if isinstance(named, list):
             record.mutated_args = [str(name) for name in named]
-        elif record.kernel_category in ("user_autotune", "unknown"):
-            record.mutated_args = [name for name, use in facts.accesses.items() if use.writes]
+        elif record.kernel_category in ("user_autotune", "unknown", "template"):
+            template = record.kernel_category == "template"
+            record.mutated_args = [
+                name
+                for name, use in facts.accesses.items()
+                if use.writes and not (template and name.startswith("out_ptr"))
+            ]
 
     # --- The body -------------------------------------------------------------------------------
 
@@ -519,6 +525,8 @@ class _Reader:
             origin = self._origin(value)
             if origin is not None:
                 self.origin[name] = origin
+            elif self.category == "template" and name.isupper():
+                self.constants.setdefault(name, ast.unparse(value))
 
     def _enter(self, function: ast.FunctionDef, call: ast.Call) -> None:
         """A sub-kernel in a function of its own (from torch 2.15): its names are not ours."""

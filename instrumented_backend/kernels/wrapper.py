@@ -7,11 +7,11 @@ with it.
 
 import ast
 import math
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from instrumented_backend.kernels.expressions import OPERATIONS
 from instrumented_backend.kernels.provenance import Provenance, read_comment
 
 PIECE_LINES = 60  # of a function, parsed at a time
@@ -305,15 +305,6 @@ class Wrapper:
                 return (max if _dotted(node.func) == "max" else min)(known)
         return None
 
-
-OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: lambda left, right: left << min(right, 62),
-}
 
 _EXTERN = ("extern_kernels.", "aten.", "torch.ops.", "inductor_ops.", "_quantized.")
 _NO_KERNEL = (
