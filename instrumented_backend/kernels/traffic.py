@@ -245,6 +245,9 @@ def _describe_template_flops(
         flops //= sizes.get("GROUPS", 1)
     elif product is not None:
         flops = product.flops
+    elif record.language == "cpp":  # its sizes are not in the body
+        tensors = [value for value in passed.values() if isinstance(value, Tensor)]
+        flops = _product_flops(*tensors[:2]) if len(tensors) > 1 else None
     if flops is None:
         record.notes.append("flops unknown: no matrix product of two operands of known shapes")
     else:

@@ -77,8 +77,12 @@ _DESCRIPTOR_STORES = frozenset(
     }
 )
 _LOADED = re.compile(r"\btmp\d")  # Inductor's values; its indices are x0, r0_1, ...
-_COUNTS = ("load", "store", "atomic_add", "for", "reduction", "indirect")
+_COUNTS = (
+    *("load", "store", "atomic_add", "for", "reduction", "indirect"),
+    *("workspace_load", "workspace_store"),
+)
 _WORKSPACES = ("ws_ptr", "sem_ptr", "semaphores_ptr")
+_GENERATED = "those that it generated, before it removed or repeated any"
 
 
 class NoKernel(ValueError):
@@ -360,21 +364,22 @@ class _Reader:
         loads, stores = record.inductor_num_load, record.inductor_num_store
         if loads is not None and loads != record.num_load:
             indirect = self.counts["indirect"]
-            reason = (
-                f"not the {indirect} whose index was itself loaded"
-                if indirect and loads + indirect == record.num_load
-                else "those that it generated, before it removed or repeated any"
-            )
+            workspace = self.counts["workspace_load"]
+            reason = _GENERATED
+            if indirect and loads + indirect == record.num_load:
+                reason = f"not the {indirect} whose index was itself loaded"
+            elif workspace and loads + workspace == record.num_load:
+                reason = f"not the {workspace} from its workspace"
             record.notes.append(
                 f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}"
             )
         if stores is not None and stores != record.num_store:
-            atomics = self.counts["atomic_add"]
-            reason = (
-                f"the {atomics} atomic adds too"
-                if atomics and stores == (record.num_store or 0) + atomics
-                else "those that it generated, before it removed or repeated any"
-            )
+            atomics, workspace = self.counts["atomic_add"], self.counts["workspace_store"]
+            reason = _GENERATED
+            if atomics and stores == (record.num_store or 0) + atomics:
+                reason = f"the {atomics} atomic adds too"
+            elif workspace and stores + workspace == record.num_store:
+                reason = f"not the {workspace} to its workspace"
             record.notes.append(
                 f"{record.num_store} stores in the body; Inductor counts {stores}: {reason}"
             )
@@ -616,7 +621,9 @@ class _Reader:
             return
         access = self.accesses.setdefault(origin, Access())
         index = self._text(address if in_module else call)
-        if not writes and _LOADED.search(index):
+        if origin.startswith(_WORKSPACES):
+            self.counts["workspace_store" if writes else "workspace_load"] += 1
+        elif not writes and _LOADED.search(index):
             self.counts["indirect"] += 1
         (access.writes if writes else access.reads)[index] = None
 

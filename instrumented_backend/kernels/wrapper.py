@@ -156,6 +156,13 @@ class Wrapper:
         if isinstance(result, Size) and result.exact is None:
             # `s77 = arg0_1`: what is known is known of the symbol.
             result = Size(target.id, None, result.hint)
+        before = self._values.get(target.id)
+        if (
+            isinstance(before, Tensor)
+            and not isinstance(result, Tensor)
+            and _is_passed_on(target.id, value)
+        ):
+            return  # arg0_1 = copy_if_misaligned(arg0_1), from torch 2.15
         self._values[target.id] = result
 
     def _input(self, name: str) -> Value:
@@ -318,6 +325,14 @@ _NO_KERNEL = (
 def is_extern(name: str) -> bool:
     """Does the wrapper call a kernel here that Inductor did not generate?"""
     return name.startswith(_EXTERN) and name not in _NO_KERNEL
+
+
+def _is_passed_on(name: str, value: ast.expr) -> bool:
+    """Is it ``f(name)``, which gives the same tensor or a copy of it?"""
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    first = value.args[0]
+    return isinstance(first, ast.Name) and first.id == name
 
 
 def _dotted(node: ast.expr) -> str | None:
