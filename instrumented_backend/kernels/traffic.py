@@ -148,14 +148,17 @@ def _points(part: Part, passed: dict[str, Value]) -> int | None:
 
     A C++ kernel has none: its accesses have their own counts.
     """
-    counts = []
+    points = 1
     for name in ("xnumel", "ynumel", "znumel", "r0_numel", "r1_numel"):
         numel = part.numels.get(name, 1)
         if isinstance(numel, str):
             size = passed.get(numel)
-            numel = size.known if isinstance(size, Size) else None  # type: ignore[assignment]
-        counts.append(numel)
-    return None if None in counts or not part.numels else math.prod(counts)  # type: ignore[arg-type]
+            known = size.known if isinstance(size, Size) else None
+            if known is None:
+                return None
+            numel = known
+        points *= numel
+    return points if part.numels else None
 
 
 def _elements(name: str, access: Access, numel: int, points: int | None) -> tuple[int, int]:
@@ -245,6 +248,8 @@ def _describe_template_flops(
         flops //= sizes.get("GROUPS", 1)
     elif product is not None:
         flops = product.flops
+    elif {"arg_Q", "arg_K", "arg_V"} <= set(passed) and "arg_DO" not in passed:
+        flops = _attention_flops(*(passed[name] for name in ("arg_Q", "arg_K", "arg_V")))
     elif record.language == "cpp":  # its sizes are not in the body
         tensors = [value for value in passed.values() if isinstance(value, Tensor)]
         flops = _product_flops(*tensors[:2]) if len(tensors) > 1 else None
@@ -272,6 +277,14 @@ def _product_flops(left: Value, right: Value) -> int | None:
     if a[-1] != b[-2] or a[:-2] != b[:-2]:
         return None
     return 2 * math.prod(a) * b[-1]
+
+
+def _attention_flops(query: Value, key: Value, value: Value) -> int | None:
+    """Both products of attention without a mask: Q (B, H, M, D) by K, the scores by V."""
+    q, k, v = _known_shape(query), _known_shape(key), _known_shape(value)
+    if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 4:
+        return None
+    return 2 * math.prod(q[:3]) * k[2] * (q[3] + v[3])
 
 
 # --- Extern calls -------------------------------------------------------------------------------

@@ -188,7 +188,7 @@ def _kernel(functions: list[ast.FunctionDef]) -> tuple[ast.FunctionDef, ast.Call
     return plain, None
 
 
-def _arguments(function: ast.FunctionDef) -> list[ast.arg]:
+def arguments_of(function: ast.FunctionDef) -> list[ast.arg]:
     arguments = function.args
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
 
@@ -200,7 +200,7 @@ def _is_constexpr(annotation: ast.expr | None) -> bool:
     return annotation is not None and last_name(annotation) == "constexpr"
 
 
-def _dispatch(
+def dispatch(
     body: list[ast.stmt],
 ) -> tuple[list[ast.stmt], list[list[ast.stmt]], list[ast.stmt]]:
     """A combo's body: what is before the choice by program id, the sub-kernels, and after it.
@@ -277,7 +277,7 @@ class _Reader:
         self.reduction_hint = words.get("reduction_hint")
         self.triton_meta = _chosen(words.get("triton_meta"), ("signature", "device", "constants"))
         self.meta = _chosen(words.get("inductor_meta"), _META_KEYS)
-        arguments = _arguments(function)
+        arguments = arguments_of(function)
         self.parameters = [argument.arg for argument in arguments]
         self.constexprs = {
             argument.arg for argument in arguments if _is_constexpr(argument.annotation)
@@ -455,9 +455,11 @@ class _Reader:
 
     def _walk(self) -> None:
         """Visit each node of the body once, statements in order: aliases precede their uses."""
-        before, branches, after = self.function.body, [], []
+        before = self.function.body
+        branches: list[list[ast.stmt]] = []
+        after: list[ast.stmt] = []
         if self.category == "foreach" or self.meta.get("combo_grid_meta") is not None:
-            before, branches, after = _dispatch(self.function.body)
+            before, branches, after = dispatch(self.function.body)
         self._begin_part()
         self._visit(before)
         if not branches:
@@ -535,7 +537,7 @@ class _Reader:
 
     def _enter(self, function: ast.FunctionDef, call: ast.Call) -> None:
         """A sub-kernel in a function of its own (from torch 2.15): its names are not ours."""
-        parameters = [argument.arg for argument in _arguments(function)]
+        parameters = [argument.arg for argument in arguments_of(function)]
         bound = dict(zip(parameters, call.args, strict=False))
         origins = {name: self._origin(node) for name, node in bound.items()}
         caller = self.origin

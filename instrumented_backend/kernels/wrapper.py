@@ -153,7 +153,7 @@ class Wrapper:
         result = self._expression(value)
         if isinstance(result, Tensor) and result.name == "":
             result.name = target.id
-        if isinstance(result, Size) and result.exact is None:
+        if isinstance(result, Size) and result.exact is None and not isinstance(value, ast.BinOp):
             # `s77 = arg0_1`: what is known is known of the symbol.
             result = Size(target.id, None, result.hint)
         before = self._values.get(target.id)
