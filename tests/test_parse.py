@@ -658,6 +658,67 @@ def test_cpp_atomics_and_transposes() -> None:
     assert (kernel.vectorized, kernel.parallel) == (True, True)
 
 
+def test_cpp_symbolic_loops_reach_a_part() -> None:
+    """A gather of ks0 rows, and a slice: not the whole of what they are taken from."""
+    source = (
+        'extern "C"  void  kernel(const int64_t* in_ptr0,\n'
+        "                       const float* in_ptr1,\n"
+        "                       float* out_ptr0,\n"
+        "                       const int64_t ks0)\n{\n"
+        "for(int64_t x0=static_cast<int64_t>(0L); x0<static_cast<int64_t>("
+        "c10::div_floor_integer(static_cast<int64_t>(ks0), static_cast<int64_t>(2L))); "
+        "x0+=static_cast<int64_t>(1L))\n{\n"
+        "for(int64_t x1=static_cast<int64_t>(0L); x1<static_cast<int64_t>(10L); "
+        "x1+=static_cast<int64_t>(1L))\n{\n"
+        "auto tmp0 = in_ptr0[static_cast<int64_t>(x0)];\n"
+        "auto tmp1 = in_ptr1[static_cast<int64_t>(x1 + 64L*tmp0)];\n"
+        "out_ptr0[static_cast<int64_t>(x1 + 10L*x0)] = tmp1;\n}\n}\n}\n"
+    )
+    call = (
+        "arg0_1, arg1_1, s0 = args\n"
+        "assert_size_stride(arg0_1, (s0, ), (1, ))\n"
+        "assert_size_stride(arg1_1, (1000, 64), (64, 1))\n"
+        "buf0 = empty_strided_cpu((3, 10), (10, 1), torch.float32)\n"
+        "cpp_fused_0(arg0_1, arg1_1, buf0, s0)"
+    )
+    text = graph_module(f"cpp_fused_0 = async_compile.cpp_pybinding([], {source!r})", call)
+    kernel = only(text + "\n\ndef get_args():\n    s0 = 6\n    return [s0]\n")
+    # 3 x 10 points; in_ptr0 has 6 of 8 bytes, in_ptr1 gives one element to each point.
+    assert kernel.read_bytes == 6 * 8 + 30 * 4
+    assert kernel.written_bytes == 30 * 4
+
+
+def test_cpp_products_and_frozen_weights() -> None:
+    """Two products of one input; a weight and the bias are the module's own."""
+    source = (
+        "void micro_gemm(const float* A) { constexpr int64_t N = 6; }\n"
+        'extern "C"\nvoid kernel(const float* X, const float* W, const float* W1, '
+        "const float* in_ptr3, float* Y, float* Y1, const int64_t ks0)\n{\n"
+        "    constexpr int64_t N = 6;\n    constexpr int64_t K = 8;\n"
+        "    const int64_t M = static_cast<int64_t>(ks0);\n"
+        "    #pragma omp parallel\n    micro_gemm(X + 8, W, Y);\n}\n"
+    )
+    call = (
+        "arg0_1, s0 = args\n"
+        "assert_size_stride(arg0_1, (s0, 16), (16, 1))\n"
+        "buf0 = empty_strided_cpu((4, 6), (6, 1), torch.float32)\n"
+        "buf1 = empty_strided_cpu((4, 6), (6, 1), torch.float32)\n"
+        "cpp_fused_0(arg0_1, constant0, constant1, _frozen_param2, buf0, buf1, s0)"
+    )
+    inputs = "\n\ndef get_args():\n" + "".join(
+        f"    global {name}\n    {name} = rand_strided({shape}, (1,), dtype=torch.float32)\n"
+        for name, shape in (("constant0", (8, 6)), ("constant1", (8, 6)), ("_frozen_param2", (6,)))
+    )
+    text = graph_module(f"cpp_fused_0 = async_compile.cpp_pybinding([], {source!r})", call)
+    kernel = only(text + inputs + "    s0 = 4\n    return [s0]\n")
+    assert kernel.flops == 2 * (2 * 4 * 6 * 8)
+    # 4 x 8 of the input, the weights, the bias; both outputs.
+    assert kernel.read_bytes == 4 * (4 * 8 + 2 * 8 * 6 + 6)
+    assert kernel.written_bytes == 4 * (2 * 4 * 6)
+    assert (kernel.num_load, kernel.num_store) == (None, None)
+    assert any("the template's own functions" in note for note in kernel.notes)
+
+
 # --- Time ---------------------------------------------------------------------------------------
 
 

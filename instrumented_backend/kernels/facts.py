@@ -35,12 +35,12 @@ DTYPE_BYTES = {
 class Access:
     """How a kernel uses one pointer: each distinct index with the number of elements it reaches.
 
-    None is as many as the launch has points. Both are empty for a pointer that is only handed on
-    to a helper function.
+    Text is a number in symbols, None as many as the launch has points. Both are empty for a
+    pointer that is only handed on to a helper function.
     """
 
-    reads: dict[str, int | None] = field(default_factory=dict)
-    writes: dict[str, int | None] = field(default_factory=dict)
+    reads: dict[str, int | str | None] = field(default_factory=dict)
+    writes: dict[str, int | str | None] = field(default_factory=dict)
 
 
 @dataclass

@@ -40,7 +40,7 @@ def describe_launch(facts: KernelFacts, call: CallSite) -> None:
         inner = record.symbolic_numels["rnumel"]
         record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
     product = _Product.of(facts, passed)
-    _describe_bytes(facts, passed, {} if product is None else product.operands())
+    _describe_bytes(facts, passed, {} if product is None else product.operands(record.language))
     if record.kernel_category == "template" and record.flops_source is None:
         _describe_template_flops(facts, passed, product)
 
@@ -57,6 +57,7 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
     record = facts.record
     parts = facts.parts or [Part(facts.accesses)]
     points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
+    sizes = _sizes(passed)
     read = written = 0
     hinted = False
     same: list[str] = []
@@ -83,7 +84,7 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
                 if first != name:
                     same.append(f"{first} and {name}")
             whole_numel = min(numel.known, operands.get(name, numel.known))
-            reads, writes = _elements(name, access, whole_numel, count)
+            reads, writes = _elements(name, access, whole_numel, count, sizes)
             read += reads * size
             written += writes * size
     record.read_bytes, record.written_bytes = read, written
@@ -161,7 +162,18 @@ def _points(part: Part, passed: dict[str, Value]) -> int | None:
     return points if part.numels else None
 
 
-def _elements(name: str, access: Access, numel: int, points: int | None) -> tuple[int, int]:
+def _sizes(passed: dict[str, Value]) -> dict[str, int]:
+    """The arguments that are numbers, or symbols with a hint."""
+    return {
+        name: size
+        for name, value in passed.items()
+        if isinstance(value, Size) and (size := value.known) is not None
+    }
+
+
+def _elements(
+    name: str, access: Access, numel: int, points: int | None, sizes: dict[str, int]
+) -> tuple[int, int]:
     """Elements read and written through one pointer."""
     reads = bool(access.reads) or name.startswith(("in_ptr", "in_out_ptr"))
     writes = bool(access.writes) or name.startswith(("out_ptr", "in_out_ptr"))
@@ -173,8 +185,14 @@ def _elements(name: str, access: Access, numel: int, points: int | None) -> tupl
     if points is not None:
         if numel > points:
             reached = max(len(indices), 1) * points
-    elif indices and None not in indices.values():
-        reached = min(numel, sum(count or 0 for count in indices.values()))
+    elif indices:
+        counts = [
+            evaluate(count, sizes) if isinstance(count, str) else count
+            for count in indices.values()
+        ]
+        known = [max(count, 0) for count in counts if count is not None]
+        if len(known) == len(counts):
+            reached = min(numel, sum(known))
     if reads and writes and name.startswith("out_ptr"):
         reads = False  # reads what it has just written
     return reached * reads, reached * writes
@@ -201,14 +219,18 @@ class _Product:
             return None
         sizes = _template_sizes(facts, passed)
         ks = [sizes[name] for name in ("K", "K1", "K2") if name in sizes]
+        if not {"M", "N"} <= set(sizes) or not ks:
+            return None
+        m, n = sizes["M"], sizes["N"]
+        if facts.record.language == "cpp":  # several of one input, each with its weight
+            weights = sum(name.rstrip("0123456789") == "W" for name in facts.accesses)
+            return _Product(sizes.get("B", 1), m, n, ks * weights)
         written = [
             value.numel
             for name, value in passed.items()
             if name.startswith("out_ptr") and isinstance(value, Tensor)
         ]
-        if not {"M", "N"} <= set(sizes) or not ks or not written or written[0] is None:
-            return None
-        m, n, numel = sizes["M"], sizes["N"], written[0].known
+        numel = written[0].known if written and written[0] is not None else None
         if not numel or not m or not n or numel % (m * n) or "G" in facts.constants:
             return None
         return _Product(numel // (m * n), m, n, ks)
@@ -217,18 +239,16 @@ class _Product:
     def flops(self) -> int:
         return 2 * self.batch * self.m * self.n * sum(self.ks)
 
-    def operands(self) -> dict[str, int]:
+    def operands(self, language: str) -> dict[str, int]:
+        if language == "cpp":
+            return {"X": self.batch * self.m * self.ks[0]}
         names = iter(("arg_A", "arg_B", "arg_C", "arg_D"))
         return {next(names): self.batch * side * k for k in self.ks for side in (self.m, self.n)}
 
 
 def _template_sizes(facts: KernelFacts, passed: dict[str, Value]) -> dict[str, int]:
     """``M = ks0`` as a number, where the call tells."""
-    known = {
-        name: size
-        for name, value in passed.items()
-        if isinstance(value, Size) and (size := value.known) is not None
-    }
+    known = _sizes(passed)
     sizes = {}
     for name, value in facts.constants.items():
         size = value if isinstance(value, int) else evaluate(value, known)
@@ -248,11 +268,10 @@ def _describe_template_flops(
         flops //= sizes.get("GROUPS", 1)
     elif product is not None:
         flops = product.flops
-    elif {"arg_Q", "arg_K", "arg_V"} <= set(passed) and "arg_DO" not in passed:
-        flops = _attention_flops(*(passed[name] for name in ("arg_Q", "arg_K", "arg_V")))
-    elif record.language == "cpp":  # its sizes are not in the body
-        tensors = [value for value in passed.values() if isinstance(value, Tensor)]
-        flops = _product_flops(*tensors[:2]) if len(tensors) > 1 else None
+    elif "arg_DO" not in passed:  # which attention's backward has
+        for names in (("arg_Q", "arg_K", "arg_V"), ("query", "key", "value")):
+            if set(names) <= set(passed):
+                flops = _attention_flops(*(passed[name] for name in names))
     if flops is None:
         record.notes.append("flops unknown: no matrix product of two operands of known shapes")
     else:

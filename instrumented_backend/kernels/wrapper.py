@@ -165,6 +165,11 @@ class Wrapper:
             return  # arg0_1 = copy_if_misaligned(arg0_1), from torch 2.15
         self._values[target.id] = result
 
+    def _constant(self, name: str) -> Value:
+        """A tensor of the module's own, such as a frozen weight."""
+        known = self._inputs.get(name)
+        return known if isinstance(known, Tensor) else None
+
     def _input(self, name: str) -> Value:
         known = self._inputs.get(name)
         if isinstance(known, Tensor):
@@ -178,7 +183,7 @@ class Wrapper:
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.Name):
-            return self._values.get(node.id)
+            return self._values[node.id] if node.id in self._values else self._constant(node.id)
         if isinstance(node, ast.Subscript):
             whole = self._expression(node.value)
             if isinstance(whole, Tensor):
