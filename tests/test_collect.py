@@ -13,7 +13,8 @@ from instrumented_backend.kernels.collect import (
     find_files,
     read_file,
 )
-from instrumented_backend.kernels.sidecar import sidecar_path, write_sidecar
+from instrumented_backend.kernels.sidecar import write_sidecar
+from instrumented_backend.side_files import side_file
 
 
 def put(folder: Path, name: str, text: str) -> Path:
@@ -59,7 +60,7 @@ def test_facts_beside_a_cache(tmp_path: Path) -> None:
     kernel, mm = read_file(path)
     assert kernel.aten_ops == ["aten.add"] and kernel.source_lines == ["m.py:3"]
     assert mm.source_lines == []
-    sidecar_path(str(path)).write_text("damaged")
+    side_file(str(path), "kernels").write_text("damaged")
     assert read_file(path)[0].source_lines == []
 
 

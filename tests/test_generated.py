@@ -16,7 +16,6 @@ from conftest import RunProgram
 from kernel_data import modules
 
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.kernels.sidecar import read_sidecar, sidecar_path, write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.generated import GeneratedCode, KernelReader, log
 from instrumented_backend.records import KernelRecord
@@ -163,23 +162,6 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-# --- Facts of the code generator ----------------------------------------------------------------
-
-
-def test_a_side_file_is_bounded_and_whole(tmp_path: Path) -> None:
-    module = tmp_path / "ab" / "cab.py"
-    assert sidecar_path(str(module)) == tmp_path / "instrumented" / "ab" / "cab.json"
-    assert read_sidecar(str(module)) == {}
-    write_sidecar(str(module), {"k": {"aten_ops": ["aten.add"]}})
-    assert read_sidecar(str(module)) == {"k": {"aten_ops": ["aten.add"]}}
-    write_sidecar(str(module), {"k": {"aten_ops": ["aten.mul" * 100_000]}})
-    assert read_sidecar(str(module)) == {"k": {"aten_ops": ["aten.add"]}}
-    assert [path.name for path in sidecar_path(str(module)).parent.iterdir()] == ["cab.json"]
-    for useless in ("", "[]", "null", '{"version": 99, "kernels": {}}', '{"kernels": 3}', "{"):
-        sidecar_path(str(module)).write_text(useless)
-        assert read_sidecar(str(module)) == {}
 
 
 # --- Whole programs -----------------------------------------------------------------------------

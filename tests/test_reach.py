@@ -62,3 +62,56 @@ def test_by_hand() -> None:
     assert found.elements == {"in_ptr0": 10, "in_ptr1": 30, "in_ptr2": None, "out_ptr0": 47}
     assert found.index_values == {"in_ptr0": 5}
     assert found.numels["xnumel"] == 60
+
+
+BLOCKS = """
+@triton.jit
+def k(in_ptr0, in_ptr1, in_ptr2, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xnumel = 60
+    block_ptr0 = tl.make_block_ptr(in_ptr0 + (5), shape=[6, 10], strides=[20, 1], block_shape=[1])
+    tmp0 = tl.load(block_ptr0, boundary_check=[0])
+    tmp1 = tl.make_tensor_descriptor(in_ptr1, shape=[60], strides=[1], block_shape=[8]).load([0])
+    tmp2 = triton_helpers.bucketize_binary_search(tmp1, in_ptr2, 10)
+    tl.store(tl.make_block_ptr(out_ptr0, shape=[xnumel], strides=[2], block_shape=[8]), tmp0)
+"""
+
+
+def test_blocks() -> None:
+    found = reach(BLOCKS, "k", ["in_ptr0", "in_ptr1", "in_ptr2", "out_ptr0"], {})
+    # 5 + 5*20 + 9 + 1; 60; a helper looks where it likes; 59*2 + 1.
+    assert found.elements == {"in_ptr0": 115, "in_ptr1": 60, "in_ptr2": None, "out_ptr0": 119}
+
+
+COMBO = """
+@triton.jit(noinline=True)
+def k_body_0(in_ptr0, out_ptr0, x_pid_offset, XBLOCK : tl.constexpr):
+    xnumel = 7
+    xindex = x_pid_offset * XBLOCK + tl.arange(0, XBLOCK)[:]
+    x0 = xindex
+    tl.store(out_ptr0 + (x0), tl.load(in_ptr0 + (2*x0)))
+
+@triton.jit
+def k(in_ptr0, in_ptr1, out_ptr0, out_ptr1):
+    pid = tl.program_id(0)
+    if pid < num_xblocks_0:
+        k_body_0(in_ptr1, out_ptr1, pid, 8)
+        xnumel = 2
+        foreach_arg0 = in_ptr1
+        foreach_arg1 = out_ptr1
+    elif pid < num_xblocks_1:
+        xnumel = 30
+        foreach_arg0 = in_ptr0
+        foreach_arg1 = out_ptr0
+    else:
+        xnumel = 0
+        foreach_arg0 = in_ptr1
+        foreach_arg1 = out_ptr1
+    xindex = pid * 8 + tl.arange(0, 8)[:]
+    x0 = xindex
+    tl.store(foreach_arg1 + (x0), tl.load(foreach_arg0 + (x0)))
+"""
+
+
+def test_a_combos_sub_kernels() -> None:
+    found = reach(COMBO, "k", ["in_ptr0", "in_ptr1", "out_ptr0", "out_ptr1"], {})
+    assert found.elements == {"in_ptr0": 30, "in_ptr1": 13, "out_ptr0": 30, "out_ptr1": 7}

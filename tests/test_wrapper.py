@@ -59,6 +59,17 @@ def shapes(body: str, inputs: str = "") -> list[object]:
         ),
         ("k(reinterpret_tensor(arg0_1, (2, 3), (3, 1), 0))", [(2, 3)]),
         (
+            "arg0_1, = args\nassert_size_stride(arg0_1, (2, 3), (3, 1), 'input')\n"
+            "arg0_1 = copy_if_misaligned(arg0_1)\nk(arg0_1)",
+            [(2, 3)],
+        ),
+        ("n = 2*s0 + 1\nk(n)", [Size("2 * s0 + 1")]),
+        (
+            "d = triton.tools.experimental_descriptor.create_1d_tma_descriptor("
+            "reinterpret_tensor(arg0_1, (2, 3), (3, 1), 0).data_ptr(), 2, 3, 4)\nk(d)",
+            [(2, 3)],
+        ),
+        (
             "pool1 = empty_strided_cpu((64, ), (1, ), torch.uint8)\n"
             "buf0 = alloc_from_pool(pool1, 0, torch.float32, (4, 4), (4, 1))\nk(buf0)",
             [(4, 4)],

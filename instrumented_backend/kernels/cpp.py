@@ -39,6 +39,7 @@ _DTYPES = {
 _LOOP = re.compile(
     r"for\s*\(\s*\w+ (\w+)\s*=\s*static_cast<int64_t>\((.+?)\); \1<static_cast<int64_t>\((.+)\); "
 )
+_SIZE = re.compile(r"\bconst(?:expr)? int64_t ([BMNK]) = ([^;]+);")  # of a matrix product
 _INTEGER = re.compile(r"\(?(-?\d+)L?\)?")
 _CAST = "static_cast<int64_t>("
 
@@ -49,11 +50,11 @@ class NoKernel(ValueError):
 
 @dataclass
 class _Loop:
-    """A ``for`` statement that is open; ``points`` is None where its bounds are not constants."""
+    """A ``for`` statement that is open; ``points`` is text where its bounds are not constants."""
 
     depth: int
     variable: str | None
-    points: int | None
+    points: int | str
     number: int
 
 
@@ -150,10 +151,15 @@ def read_function(function: CppFunction, module: str, name: str | None) -> Kerne
     record.mutated_args = [
         name for name in reader.accesses if name.startswith("in_out_ptr") and not is_template
     ]
+    if is_template:
+        record.num_load = record.num_store = None
+        record.notes.append("loads and stores unknown: they are in the template's own functions")
     return KernelFacts(
         record=record,
+        constants={name: size for name, size in _SIZE.findall(module)} if is_template else {},
         parameters=[name for _, name in function.parameters],
-        accesses=reader.accesses,
+        # A template hands its pointers on, piece by piece: their names tell the direction.
+        accesses={name: Access() for name in reader.accesses} if is_template else reader.accesses,
         whole_buffers=is_template,
     )
 
@@ -215,7 +221,9 @@ class _Reader:
             return _Loop(depth, None, 1, number)  # over threads or lanes
         self.for_loops += 1
         low, high = _integer(found[2]), _integer(found[3])
-        points = None if low is None or high is None else max(high - low, 0)
+        points: int | str = f"({found[3]} - ({found[2]}))"
+        if low is not None and high is not None:
+            points = max(high - low, 0)
         return _Loop(depth, found[1], points, number)
 
     def _accesses(self, text: str) -> None:
@@ -245,18 +253,24 @@ class _Reader:
                 self.loads.add(where)
                 _add(access.reads, index, points)
 
-    def _points(self) -> int | None:
-        points = 1
+    def _points(self) -> int | str:
+        """The product of the open loops' points."""
+        number = 1
+        symbols = []
         for loop in self._loops:
-            if loop.points is None:
-                return None
-            points *= loop.points
-        return points
+            if isinstance(loop.points, int):
+                number *= loop.points
+            else:
+                symbols.append(loop.points)
+        return "*".join([str(number), *symbols]) if symbols else number
 
 
-def _add(uses: dict[str, int | None], index: str, points: int | None) -> None:
+def _add(uses: dict[str, int | str | None], index: str, points: int | str) -> None:
     known = uses.get(index, 0)
-    uses[index] = None if points is None or known is None else max(known, points)
+    if isinstance(points, int) and isinstance(known, int):
+        uses[index] = max(known, points)
+    else:
+        uses[index] = points if known in (0, points) else None
 
 
 def _integer(text: str) -> int | None:

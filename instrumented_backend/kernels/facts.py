@@ -35,12 +35,23 @@ DTYPE_BYTES = {
 class Access:
     """How a kernel uses one pointer: each distinct index with the number of elements it reaches.
 
-    None is as many as the launch has points. Both are empty for a pointer that is only handed on
-    to a helper function.
+    Text is a number in symbols, None as many as the launch has points. Both are empty for a
+    pointer that is only handed on to a helper function.
     """
 
-    reads: dict[str, int | None] = field(default_factory=dict)
-    writes: dict[str, int | None] = field(default_factory=dict)
+    reads: dict[str, int | str | None] = field(default_factory=dict)
+    writes: dict[str, int | str | None] = field(default_factory=dict)
+
+
+@dataclass
+class Part:
+    """What one launch runs side by side with others: the whole kernel, or one loop of a combo's.
+
+    ``numels`` are numbers, or the name of the parameter that holds one.
+    """
+
+    accesses: dict[str, Access] = field(default_factory=dict)
+    numels: dict[str, int | str] = field(default_factory=dict)
 
 
 @dataclass
@@ -50,6 +61,7 @@ class KernelFacts:
     record: KernelRecord
     parameters: list[str] = field(default_factory=list)  # those that a call passes, in order
     accesses: dict[str, Access] = field(default_factory=dict)  # by pointer, workspaces left out
-    constants: dict[str, int] = field(default_factory=dict)  # of a template: M, N, K, ...
+    parts: list[Part] = field(default_factory=list)  # the same accesses, by the loop they are in
+    constants: dict[str, int | str] = field(default_factory=dict)  # of a template: M, N, K, ...
     whole_buffers: bool = False  # the launch's points don't bound what one pointer reaches
     subkernels: list[str] = field(default_factory=list)  # of a multi-kernel

@@ -7,12 +7,11 @@ of an embedding) still tell, where a negative index is made one from the end:
 ``tl.where(tmp0 < 0, tmp0 + 50257, tmp0)``.
 """
 
-import ast
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from instrumented_backend.kernels.wrapper import OPERATIONS
+from instrumented_backend.kernels.expressions import evaluate
 
 _CHECK = re.compile(r'"index out of bounds: (?:[^"<]+ <= )?(\w+)(?:\[\w+\])? < ([^"]+?)"')
 _TRITON_VALUE = re.compile(r"^[ \t]*(tmp\w+) = (.*)$", re.MULTILINE)
@@ -129,24 +128,3 @@ def _value(text: str, pointer: re.Pattern[str], known: Mapping[str, _Value]) -> 
         frozenset().union(*(part.pointers for part in parts)),
         frozenset().union(*(part.constants for part in parts)),
     )
-
-
-def evaluate(text: str, sizes: Mapping[str, int]) -> int | None:
-    """``"2*ks0"`` with ``{"ks0": 5}`` → 10; None for what is not known or not arithmetic."""
-    plain = re.sub(r"\b(\d+)L+\b", r"\1", text.replace("static_cast<int64_t>", ""))
-    try:
-        return _number(ast.parse(plain.strip(), mode="eval").body, sizes)
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
-        return None
-
-
-def _number(node: ast.expr, sizes: Mapping[str, int]) -> int | None:
-    if isinstance(node, ast.Constant):
-        return node.value if type(node.value) is int else None
-    if isinstance(node, ast.Name):
-        return sizes.get(node.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in OPERATIONS:
-        left, right = _number(node.left, sizes), _number(node.right, sizes)
-        if left is not None and right is not None:
-            return OPERATIONS[type(node.op)](left, right)
-    return None

@@ -4,6 +4,7 @@ Nothing is imported or run: Python is read with `ast`, C++ line by line.
 """
 
 import ast
+import copy
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -142,12 +143,18 @@ def _parse_graph(text: str, pause: Callable[[], None]) -> Iterator[KernelRecord]
         for definition in definitions
         for subkernel in definition.subkernels
     }
-    written_by_user: set[str] = set()
+    mutated: set[str] = set()
+    records: dict[str, KernelRecord] = {}
     for definition in definitions:
-        sites = calls.get(definition.name, [])
+        parent = parents.get(definition.name)
+        sites = calls.get(parent or definition.name, [])
         facts = _facts(definition)
-        _generated(facts, definition, sites, parents.get(definition.name), problem)
-        _note_users_writes(facts, sites, written_by_user)
+        if definition.subkernels:
+            _choice(facts.record, definition, records, sites, problem)
+        else:
+            _generated(facts, definition, sites, parent, problem)
+            _note_mutated(facts, sites, mutated)
+        records[definition.name] = facts.record
         pause()
         yield facts.record
     yield from _extern_records(wrapper.calls)
@@ -331,12 +338,7 @@ def _generated(
 ) -> None:
     """Complete the record of one kernel that the module defines."""
     record = facts.record
-    provenance = definition.provenance
-    for site in sites:
-        if site.provenance is not None:
-            _add_provenance(record, site.provenance)
-    _add_provenance(record, provenance)
-    record.kernel_path = provenance.kernel_path
+    _describe_source(record, definition, sites)
     if problem is not None:
         record.notes.append(problem)
     elif parent is not None:
@@ -351,23 +353,63 @@ def _generated(
         without_launch(record)
 
 
-def _note_users_writes(
-    facts: KernelFacts, sites: list[CallSite], written_by_user: set[str]
+def _describe_source(record: KernelRecord, definition: _Definition, sites: list[CallSite]) -> None:
+    for site in sites:
+        if site.provenance is not None:
+            _add_provenance(record, site.provenance)
+    _add_provenance(record, definition.provenance)
+    record.kernel_path = definition.provenance.kernel_path
+
+
+def _choice(
+    record: KernelRecord,
+    definition: _Definition,
+    records: dict[str, KernelRecord],
+    sites: list[CallSite],
+    problem: str | None,
 ) -> None:
-    """Inductor's figure for a kernel leaves out a buffer that a kernel of the user's wrote."""
+    """A multi-kernel: its subkernels compute the same, from the same arguments."""
+    _describe_source(record, definition, sites)
+    record.calls = len(sites) if problem is None else None
+    if problem is not None:
+        record.notes.append(problem)
+    first = next((records[name] for name in definition.subkernels if name in records), None)
+    if first is None:
+        record.notes.append("bytes unknown: none of its kernels is in this file")
+        return
+    for name in _OF_A_CHOICE:
+        setattr(record, name, copy.copy(getattr(first, name)))
+    record.notes += [note for note in first.notes if note.startswith(("bytes", "read and"))]
+    record.notes.append(f"sizes, bytes and flops: those of {first.kernel_name}")
+
+
+# What the kernels of a multi-kernel share.
+_OF_A_CHOICE = (
+    *("device", "compute_capability", "arg_dtypes", "arg_shapes", "mutated_args", "num_args"),
+    *("xnumel", "ynumel", "znumel", "rnumel", "r0_numel", "r1_numel", "symbolic_numels"),
+    *("kernel_args_num_gb", "total_bytes", "read_bytes", "written_bytes", "bytes_source"),
+    *("flops", "flops_source"),
+)
+
+
+def _note_mutated(facts: KernelFacts, sites: list[CallSite], mutated: set[str]) -> None:
+    """Inductor's figure leaves out a buffer that an earlier kernel changed, as it has a new name.
+
+    ``mutated`` are the buffers that kernels have changed so far.
+    """
     record = facts.record
     for site in sites[:1]:
-        for parameter, value in zip(facts.parameters, site.arguments, strict=False):
-            if not isinstance(value, Tensor):
-                continue
-            if record.kernel_category == "user_autotune":
-                if parameter in record.mutated_args:
-                    written_by_user.add(value.name)
-            elif value.name in written_by_user and record.bytes_source == ESTIMATED:
+        passed = list(zip(facts.parameters, site.arguments, strict=False))
+        tensors = [(name, value.name) for name, value in passed if isinstance(value, Tensor)]
+        changed = {buffer for name, buffer in tensors if name in record.mutated_args}
+        for parameter, buffer in tensors:
+            users = record.kernel_category == "user_autotune"  # it has no such figure
+            if buffer in mutated - changed and record.bytes_source == ESTIMATED and not users:
                 record.notes.append(
-                    f"bytes: {parameter} was written by a kernel of the user's; Inductor's own "
-                    "figure leaves such a buffer out"
+                    f"bytes: {parameter} was changed by a kernel before; Inductor's own figure "
+                    "leaves such a buffer out"
                 )
+        mutated |= changed
 
 
 def _add_provenance(record: KernelRecord, said: Provenance) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.kernels.facts import NUMELS
 from instrumented_backend.kernels.index_bounds import index_bounds
-from instrumented_backend.kernels.triton import last_name
+from instrumented_backend.kernels.triton import arguments_of, dispatch, last_name
 
 Interval = tuple[int, int]
 
@@ -22,6 +22,7 @@ _INDICES = {
     "r0_index": "r0_numel",
     "r1_index": "r1_numel",
 }
+_BLOCKS = ("make_block_ptr", "make_tensor_descriptor", "_experimental_make_tensor_descriptor")
 _SHAPING = ("broadcast_to", "multiple_of", "max_contiguous", "reshape", "trans")
 
 
@@ -42,19 +43,28 @@ def reach(source: str, name: str, pointers: list[str], hints: dict[str, int]) ->
         known = [count for count in counts if count is not None]
         if known:
             found.index_values[pointer] = min(known)
-    function = next(
-        node
-        for node in ast.parse(source).body
-        if isinstance(node, ast.FunctionDef) and node.name == name
-    )
-    _Follower(found, set(pointers)).follow(function.body)
+    functions = {
+        node.name: node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
+    }
+    before, branches, after = dispatch(functions[name].body)
+    follower = _Follower(found, set(pointers), functions)
+    follower.follow(before)
+    for branch in branches:  # the sub-kernels of a combo
+        follower.follow(branch)
+        follower.follow(after)
+    for node in ast.walk(functions[name]):
+        if isinstance(node, ast.Name) and node.id in pointers:
+            found.elements.setdefault(node.id, None)  # used in a way that is not followed
     return found
 
 
 class _Follower:
-    def __init__(self, found: Reach, pointers: set[str]) -> None:
+    def __init__(
+        self, found: Reach, pointers: set[str], functions: dict[str, ast.FunctionDef]
+    ) -> None:
         self.found = found
-        self.pointers = pointers
+        self.pointers = {name: name for name in pointers}  # a variable → its parameter
+        self.functions = functions
         self.values: dict[str, Interval | None] = {}
 
     def follow(self, statements: list[ast.stmt]) -> None:
@@ -70,6 +80,8 @@ class _Follower:
                 self.follow(getattr(statement, block, []))
 
     def _assign(self, name: str, node: ast.expr) -> None:
+        if isinstance(node, ast.Name) and node.id in self.pointers:
+            self.pointers[name] = self.pointers[node.id]
         value = self._value(node)
         if name in NUMELS and value is not None and value[0] == value[1]:
             self.found.numels[name] = value[1]
@@ -98,10 +110,19 @@ class _Follower:
 
     def _call(self, call: ast.Call) -> Interval | None:
         name = last_name(call.func)
-        if name in ("load", "store", "atomic_add", "atomic_max", "atomic_min") and call.args:
+        body = self.functions.get(call.func.id) if isinstance(call.func, ast.Name) else None
+        if body is not None and "_body_" in body.name:
+            self._enter(body, call)
+            return None
+        if name is not None and name.startswith(("load", "store", "atomic_")) and call.args:
+            if isinstance(call.func, ast.Attribute):
+                self._value(call.func.value)  # a descriptor's own method
             self._access(call.args[0])
             for argument in call.args[1:]:
                 self._value(argument)
+            return None
+        if name in _BLOCKS:
+            self._block(call)
             return None
         if name == "device_assert":
             self._check(call)
@@ -132,6 +153,16 @@ class _Follower:
             self._value(argument)
         return None
 
+    def _enter(self, function: ast.FunctionDef, call: ast.Call) -> None:
+        """A combo's sub-kernel in a function of its own (from torch 2.15)."""
+        names = [argument.arg for argument in arguments_of(function)]
+        bound = list(zip(names, call.args, strict=False))
+        inside = _Follower(self.found, set(), self.functions)
+        for name, node in bound:
+            if isinstance(node, ast.Name) and node.id in self.pointers:
+                inside.pointers[name] = self.pointers[node.id]
+        inside.follow(function.body)
+
     def _check(self, call: ast.Call) -> None:
         """``tl.device_assert((0 <= tmp4) & (tmp4 < 50257), ...)`` bounds ``tmp4``."""
         for node in ast.walk(call.args[0]) if call.args else ():
@@ -150,9 +181,37 @@ class _Follower:
         elif isinstance(address, ast.BinOp) and isinstance(address.left, ast.Name):
             pointer, index = address.left.id, self._value(address.right)  # type: ignore[assignment]
         else:
+            self._value(address)  # a block's
             return
+        self._reach(pointer, index)
+
+    def _block(self, call: ast.Call) -> None:
+        """A block pointer or a descriptor: the whole that it is a block of."""
+        given = dict(zip(("base", "shape", "strides"), call.args, strict=False))
+        given |= {word.arg: word.value for word in call.keywords if word.arg}
+        base, shape, strides = (given.get(name) for name in ("base", "shape", "strides"))
+        index: Interval | None = (0, 0)
+        if isinstance(base, ast.BinOp):
+            index = self._value(base.right)
+            base = base.left
+        if not isinstance(base, ast.Name):
+            return
+        lists = isinstance(shape, ast.List | ast.Tuple) and isinstance(
+            strides, ast.List | ast.Tuple
+        )
+        for size, step in zip(shape.elts, strides.elts, strict=False) if lists else ():  # type: ignore[union-attr]
+            n, stride = self._value(size), self._value(step)
+            if index is None or n is None or stride is None:
+                index = None
+                break
+            index = index[0], index[1] + max(n[1] - 1, 0) * stride[1]
+        self._reach(base.id, index if lists else None)
+
+    def _reach(self, pointer: str, index: Interval | None) -> None:
+        """Elements up to and with the last that ``index`` may be."""
         if pointer not in self.pointers:
             return
+        pointer = self.pointers[pointer]
         elements = self.found.elements
         known = elements.get(pointer, 0)
         elements[pointer] = None if known is None or index is None else max(known, index[1] + 1)

@@ -1,44 +1,23 @@
-"""Facts that only the code generator had, kept beside Inductor's cache in a file for each graph.
+"""Facts of kernels that only the code generator had, from their graph's side file."""
 
-The generated code and its cache key stay as they are: the file is under the graph's own hash.
-"""
-
-import json
-from pathlib import Path
 from typing import Any
 
+from instrumented_backend import side_files
 from instrumented_backend.records import KernelRecord
-from instrumented_backend.whole_file import write_whole
-
-FOLDER = "instrumented"  # in Inductor's cache
-VERSION = 1
-MAX_CHARACTERS = 500_000
 
 Facts = dict[str, Any]  # of one kernel: total_bytes, aten_ops, fx_nodes, source_lines
-
-
-def sidecar_path(module_path: str) -> Path:
-    """``CACHE/ab/cab….py`` → ``CACHE/instrumented/ab/cab….json``."""
-    path = Path(module_path)
-    return path.parent.parent / FOLDER / path.parent.name / f"{path.stem}.json"
+_KIND = "kernels"
 
 
 def write_sidecar(module_path: str, kernels: dict[str, Facts]) -> None:
-    """Whole or not at all, whoever else writes it, and bounded. Raises OSError."""
-    text = json.dumps({"version": VERSION, "kernels": kernels})
-    if len(text) > MAX_CHARACTERS:
-        return
-    write_whole(sidecar_path(module_path), text)
+    """Raises OSError."""
+    side_files.save(side_files.side_file(module_path, _KIND), kernels)
 
 
 def read_sidecar(module_path: str) -> dict[str, Facts]:
     """The facts by kernel; empty where nobody wrote any, or the file is of no use."""
-    try:
-        data = json.loads(sidecar_path(module_path).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    kernels = data.get("kernels") if isinstance(data, dict) else None
-    if not isinstance(kernels, dict) or data["version"] != VERSION:
+    kernels = side_files.load(side_files.side_file(module_path, _KIND))
+    if not isinstance(kernels, dict):
         return {}
     return {name: facts for name, facts in kernels.items() if isinstance(facts, dict)}
 

@@ -7,8 +7,10 @@ has points counts one launch for each distinct index; what is read and written c
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts
+from instrumented_backend.kernels.expressions import evaluate
+from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts, Part
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
 from instrumented_backend.records import KernelRecord
 
@@ -29,16 +31,18 @@ def describe_launch(facts: KernelFacts, call: CallSite) -> None:
     for name, value in passed.items():
         if isinstance(value, Tensor) and value.shape is not None:
             record.arg_shapes[name] = _shape(value)
-    for name in record.symbolic_numels:
-        value = passed.get(name)
-        if isinstance(value, Size):
-            record.symbolic_numels[name] = value.text
+    for name, text in record.symbolic_numels.items():
+        record.symbolic_numels[name] = ", ".join(
+            value.text if isinstance(value := passed.get(word), Size) else word
+            for word in text.split(", ")
+        )
     if "rnumel" in record.symbolic_numels and record.symbolic_numels["rnumel"] in NUMELS:
         inner = record.symbolic_numels["rnumel"]
         record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
-    _describe_bytes(facts, passed)
+    product = _Product.of(facts, passed)
+    _describe_bytes(facts, passed, {} if product is None else product.operands(record.language))
     if record.kernel_category == "template" and record.flops_source is None:
-        _describe_template_flops(facts, passed)
+        _describe_template_flops(facts, passed, product)
 
 
 def _shape(tensor: Tensor) -> list[int | str]:
@@ -48,27 +52,44 @@ def _shape(tensor: Tensor) -> list[int | str]:
 # --- Bytes of generated kernels -----------------------------------------------------------------
 
 
-def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
+def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict[str, int]) -> None:
+    """``operands``: elements of a matrix product's operands, which may be parts of buffers."""
     record = facts.record
     if not facts.accesses:
         record.notes.append("bytes unknown: its own code names no buffer")
         return
-    points = None if facts.whole_buffers else _points(record, passed)
+    parts = facts.parts or [Part(facts.accesses)]
+    points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
+    sizes = _sizes(passed)
     read = written = 0
     hinted = False
-    for name, access in facts.accesses.items():
+    same: list[str] = []
+    sliced: dict[str, str] = {}  # a buffer of which parts are used, and through which pointer
+    for name, whole in facts.accesses.items():
         value = passed.get(name)
-        size = DTYPE_BYTES.get(record.arg_dtypes.get(name, ""))
-        numel = value.numel if isinstance(value, Tensor) else None
+        tensor = value if isinstance(value, Tensor) else Tensor(name)
+        numel = tensor.numel
+        size = DTYPE_BYTES.get(record.arg_dtypes.get(name, ""), DTYPE_BYTES.get(tensor.dtype or ""))
         if size is None or numel is None or numel.known is None:
             what = "dtype" if size is None else "shape"
             detail = "" if numel is None or size is None else f" ({numel.text})"
             record.notes.append(f"bytes unknown: the {what} of {name}{detail} is not known")
             return
         hinted |= numel.exact is None
-        reads, writes = _elements(name, access, numel.known, points)
-        read += reads * size
-        written += writes * size
+        used = [
+            (part.accesses[name], n)
+            for part, n in zip(parts, points, strict=True)
+            if name in part.accesses
+        ] or [(whole, None)]
+        for access, count in used:
+            if count is not None and numel.known > count:
+                first = sliced.setdefault(tensor.name, name)
+                if first != name:
+                    same.append(f"{first} and {name}")
+            whole_numel = min(numel.known, operands.get(name, numel.known))
+            reads, writes = _elements(name, access, whole_numel, count, sizes)
+            read += reads * size
+            written += writes * size
     record.read_bytes, record.written_bytes = read, written
     record.total_bytes, record.bytes_source = read + written, ESTIMATED
     if record.kernel_args_num_gb is not None:
@@ -78,6 +99,11 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value]) -> None:
     if hinted:
         record.notes.append(_HINTED)
     record.notes += _reasons(facts)
+    if same:
+        record.notes.append(
+            f"bytes: {'; '.join(same)} are one buffer, of which parts are used; Inductor counts "
+            "the parts of both for each"
+        )
 
 
 def _take_inductors_figure(record: KernelRecord) -> None:
@@ -105,32 +131,52 @@ def without_launch(record: KernelRecord) -> None:
 
 def _reasons(facts: KernelFacts) -> list[str]:
     category = facts.record.kernel_category
-    if category in ("foreach", "combo"):
-        return [f"bytes: each buffer counted whole, since a {category} has several loops"]
-    if category in ("user_autotune", "fixed_config", "unknown"):
+    names = [name for part in facts.parts for name in part.accesses]
+    if len(names) > len(set(names)):
+        return [f"bytes: a buffer counts for each of the {category}'s loops that use it"]
+    if category in ("user_autotune", "unknown"):
         return ["bytes: each buffer counted whole, since how much of it is used is not known"]
     if category == "template":
+        fused = [name for name in facts.accesses if name.startswith("in_ptr")]
+        if fused:
+            return [
+                f"bytes: each operand once, with {', '.join(fused)} of what was fused in; Inductor "
+                "counts what the product had before that"
+            ]
         return ["bytes: each operand once, as Inductor counts a template"]
     return []
 
 
-def _points(record: KernelRecord, passed: dict[str, Value]) -> int | None:
-    """The product of the launch's numels, those that are symbols by their hints."""
-    if record.language != "triton":
-        return None  # a C++ kernel's accesses have their own counts
+def _points(part: Part, passed: dict[str, Value]) -> int | None:
+    """The product of the numels, those that are symbols by their hints.
+
+    A C++ kernel has none: its accesses have their own counts.
+    """
     points = 1
     for name in ("xnumel", "ynumel", "znumel", "r0_numel", "r1_numel"):
-        value = getattr(record, name)
-        if value is None and name in record.symbolic_numels:
-            size = passed.get(name)
-            value = size.known if isinstance(size, Size) else None
-            if value is None:
+        numel = part.numels.get(name, 1)
+        if isinstance(numel, str):
+            size = passed.get(numel)
+            known = size.known if isinstance(size, Size) else None
+            if known is None:
                 return None
-        points *= 1 if value is None else value
-    return points
+            numel = known
+        points *= numel
+    return points if part.numels else None
 
 
-def _elements(name: str, access: Access, numel: int, points: int | None) -> tuple[int, int]:
+def _sizes(passed: dict[str, Value]) -> dict[str, int]:
+    """The arguments that are numbers, or symbols with a hint."""
+    return {
+        name: size
+        for name, value in passed.items()
+        if isinstance(value, Size) and (size := value.known) is not None
+    }
+
+
+def _elements(
+    name: str, access: Access, numel: int, points: int | None, sizes: dict[str, int]
+) -> tuple[int, int]:
     """Elements read and written through one pointer."""
     reads = bool(access.reads) or name.startswith(("in_ptr", "in_out_ptr"))
     writes = bool(access.writes) or name.startswith(("out_ptr", "in_out_ptr"))
@@ -142,8 +188,14 @@ def _elements(name: str, access: Access, numel: int, points: int | None) -> tupl
     if points is not None:
         if numel > points:
             reached = max(len(indices), 1) * points
-    elif indices and None not in indices.values():
-        reached = min(numel, sum(count or 0 for count in indices.values()))
+    elif indices:
+        counts = [
+            evaluate(count, sizes) if isinstance(count, str) else count
+            for count in indices.values()
+        ]
+        known = [max(count, 0) for count in counts if count is not None]
+        if len(known) == len(counts):
+            reached = min(numel, sum(known))
     if reads and writes and name.startswith("out_ptr"):
         reads = False  # reads what it has just written
     return reached * reads, reached * writes
@@ -152,23 +204,84 @@ def _elements(name: str, access: Access, numel: int, points: int | None) -> tupl
 # --- Operations of matrix products --------------------------------------------------------------
 
 
-def _describe_template_flops(facts: KernelFacts, passed: dict[str, Value]) -> None:
+@dataclass
+class _Product:
+    """A template's matrix product: ``batch`` times (M, K) by (K, N), and for mm_plus_mm a second.
+
+    The sizes are in the body; what was fused in may have taken the place of an operand.
+    """
+
+    batch: int
+    m: int
+    n: int
+    ks: list[int]
+
+    @staticmethod
+    def of(facts: KernelFacts, passed: dict[str, Value]) -> "_Product | None":
+        if facts.record.kernel_category != "template":
+            return None
+        sizes = _template_sizes(facts, passed)
+        ks = [sizes[name] for name in ("K", "K1", "K2") if name in sizes]
+        if not {"M", "N"} <= set(sizes) or not ks:
+            return None
+        m, n = sizes["M"], sizes["N"]
+        if facts.record.language == "cpp":  # several of one input, each with its weight
+            weights = sum(name.rstrip("0123456789") == "W" for name in facts.accesses)
+            return _Product(sizes.get("B", 1), m, n, ks * weights)
+        written = [
+            value.numel
+            for name, value in passed.items()
+            if name.startswith("out_ptr") and isinstance(value, Tensor)
+        ]
+        numel = written[0].known if written and written[0] is not None else None
+        if not numel or not m or not n or numel % (m * n) or "G" in facts.constants:
+            return None
+        return _Product(numel // (m * n), m, n, ks)
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * sum(self.ks)
+
+    def operands(self, language: str) -> dict[str, int]:
+        if language == "cpp":
+            return {"X": self.batch * self.m * self.ks[0]}
+        names = iter(("arg_A", "arg_B", "arg_C", "arg_D"))
+        return {next(names): self.batch * side * k for k in self.ks for side in (self.m, self.n)}
+
+
+def _template_sizes(facts: KernelFacts, passed: dict[str, Value]) -> dict[str, int]:
+    """``M = ks0`` as a number, where the call tells."""
+    known = _sizes(passed)
+    sizes = {}
+    for name, value in facts.constants.items():
+        size = value if isinstance(value, int) else evaluate(value, known)
+        if size is not None:
+            sizes[name] = size
+    return sizes
+
+
+def _describe_template_flops(
+    facts: KernelFacts, passed: dict[str, Value], product: _Product | None
+) -> None:
     record = facts.record
-    constants = facts.constants
-    tensors = [value for value in passed.values() if isinstance(value, Tensor)]
+    sizes = _template_sizes(facts, passed)
     flops = None
-    if {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"} <= set(constants):
-        flops = 2 * math.prod(
-            constants[name]
-            for name in ("BATCH", "OUT_C", "OUT_H", "OUT_W", "IN_C", "KERNEL_H", "KERNEL_W")
-        )
-        flops //= constants.get("GROUPS", 1)
-    elif len(tensors) >= 2:
-        flops = _product_flops(tensors[0], tensors[1])
+    if set(sizes) >= _CONVOLUTION:
+        flops = 2 * math.prod(sizes.get(name, 1) for name in (*_CONVOLUTION, "OUT_D", "KERNEL_D"))
+        flops //= sizes.get("GROUPS", 1)
+    elif product is not None:
+        flops = product.flops
+    elif "arg_DO" not in passed:  # which attention's backward has
+        for names in (("arg_Q", "arg_K", "arg_V"), ("query", "key", "value")):
+            if set(names) <= set(passed):
+                flops = _attention_flops(*(passed[name] for name in names))
     if flops is None:
         record.notes.append("flops unknown: no matrix product of two operands of known shapes")
     else:
         record.flops, record.flops_source = flops, ESTIMATED
+
+
+_CONVOLUTION = {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"}
 
 
 def _known_shape(value: Value) -> list[int] | None:
@@ -188,13 +301,21 @@ def _product_flops(left: Value, right: Value) -> int | None:
     return 2 * math.prod(a) * b[-1]
 
 
+def _attention_flops(query: Value, key: Value, value: Value) -> int | None:
+    """Both products of attention without a mask: Q (B, H, M, D) by K, the scores by V."""
+    q, k, v = _known_shape(query), _known_shape(key), _known_shape(value)
+    if q is None or k is None or v is None or not len(q) == len(k) == len(v) == 4:
+        return None
+    return 2 * math.prod(q[:3]) * k[2] * (q[3] + v[3])
+
+
 # --- Extern calls -------------------------------------------------------------------------------
 
 
 def extern_record(call: CallSite) -> KernelRecord:
     """One extern call: its shapes where they are static, its bytes and operations if known."""
     record = KernelRecord(kernel_name=call.kernel, language="extern", kernel_category="extern")
-    tensors = [value for value in call.arguments if isinstance(value, Tensor)]
+    tensors = [value for value in call.arguments if isinstance(value, Tensor)] + call.listed
     record.num_args = len(call.arguments)
     for i, tensor in enumerate(tensors):
         _describe_operand(record, f"arg{i}", tensor)

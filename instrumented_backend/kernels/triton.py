@@ -6,7 +6,7 @@ import string
 from collections.abc import Iterator
 from typing import Any
 
-from instrumented_backend.kernels.facts import NUMELS, Access, KernelFacts
+from instrumented_backend.kernels.facts import NUMELS, Access, KernelFacts, Part
 from instrumented_backend.records import KernelRecord
 
 # The decorators of torch._inductor.runtime.triton_heuristics.
@@ -77,8 +77,12 @@ _DESCRIPTOR_STORES = frozenset(
     }
 )
 _LOADED = re.compile(r"\btmp\d")  # Inductor's values; its indices are x0, r0_1, ...
-_COUNTS = ("load", "store", "atomic_add", "for", "reduction", "indirect")
+_COUNTS = (
+    *("load", "store", "atomic_add", "for", "reduction", "indirect"),
+    *("workspace_load", "workspace_store"),
+)
 _WORKSPACES = ("ws_ptr", "sem_ptr", "semaphores_ptr")
+_GENERATED = "those that it generated, before it removed or repeated any"
 
 
 class NoKernel(ValueError):
@@ -160,6 +164,7 @@ def _without_arithmetic(body: str) -> str:
             and name.isidentifier()
             and value[-1:] in _STATEMENT_END
             and not value.isalnum()  # a constant, or an alias
+            and not name.isupper()  # a template's sizes
             and _MATTERS.search(value) is None
             and "numel" not in name
         ):
@@ -169,12 +174,10 @@ def _without_arithmetic(body: str) -> str:
     return "\n".join(lines)
 
 
-def _kernel(tree: ast.Module) -> tuple[ast.FunctionDef, ast.Call | None]:
+def _kernel(functions: list[ast.FunctionDef]) -> tuple[ast.FunctionDef, ast.Call | None]:
     """The function under one of Inductor's decorators, or the last one under ``triton.jit``."""
     plain = None
-    for statement in tree.body:
-        if not isinstance(statement, ast.FunctionDef):
-            continue
+    for statement in functions:
         for decorator in statement.decorator_list:
             if isinstance(decorator, ast.Call) and last_name(decorator.func) in CATEGORIES:
                 return statement, decorator
@@ -183,6 +186,41 @@ def _kernel(tree: ast.Module) -> tuple[ast.FunctionDef, ast.Call | None]:
     if plain is None:
         raise NoKernel("no function under a decorator of Triton's")
     return plain, None
+
+
+def arguments_of(function: ast.FunctionDef) -> list[ast.arg]:
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _is_constexpr(annotation: ast.expr | None) -> bool:
+    """``tl.constexpr``, which may stand in quotes."""
+    if isinstance(annotation, ast.Constant):
+        return str(annotation.value).endswith("constexpr")
+    return annotation is not None and last_name(annotation) == "constexpr"
+
+
+def dispatch(
+    body: list[ast.stmt],
+) -> tuple[list[ast.stmt], list[list[ast.stmt]], list[ast.stmt]]:
+    """A combo's body: what is before the choice by program id, the sub-kernels, and after it.
+
+    What is there after it is one body for all of them (from torch 2.15); the last ``else`` is of
+    programs without a sub-kernel.
+    """
+    for i, statement in enumerate(body):
+        if isinstance(statement, ast.If) and _mentions(statement.test, "pid"):
+            branches = []
+            rest: list[ast.stmt] = [statement]
+            while len(rest) == 1 and isinstance(rest[0], ast.If):
+                branches.append(rest[0].body)
+                rest = rest[0].orelse
+            return body[:i], branches, body[i + 1 :]
+    return body, [], []
+
+
+def _mentions(node: ast.expr, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
 
 
 def last_name(node: ast.expr) -> str | None:
@@ -221,14 +259,16 @@ def dtype_of(kind: str) -> str:
 
 
 def is_pointer(kind: str) -> bool:
-    return kind.startswith(("*", "tensordesc"))
+    return kind.startswith(("*", "tensordesc", "nvTmaDesc"))
 
 
 class _Reader:
     """Walks one kernel's function."""
 
     def __init__(self, source: str) -> None:
-        function, decorator = _kernel(ast.parse(source))
+        functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
+        function, decorator = _kernel(functions)
+        self.functions = {node.name: node for node in functions}
         self.lines = source.split("\n")
         self.function = function
         words = {word.arg: word.value for word in decorator.keywords} if decorator else {}
@@ -237,65 +277,63 @@ class _Reader:
         self.reduction_hint = words.get("reduction_hint")
         self.triton_meta = _chosen(words.get("triton_meta"), ("signature", "device", "constants"))
         self.meta = _chosen(words.get("inductor_meta"), _META_KEYS)
-        arguments = function.args
-        self.parameters = [
-            argument.arg
-            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-        ]
+        arguments = arguments_of(function)
+        self.parameters = [argument.arg for argument in arguments]
         self.constexprs = {
-            argument.arg
-            for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
-            if argument.annotation is not None and last_name(argument.annotation) == "constexpr"
+            argument.arg for argument in arguments if _is_constexpr(argument.annotation)
         }
-        self.signature = self._signature()
+        self.signature: dict[str, str] = {}  # each run-time parameter, Triton's word for its type
+        self.passed: list[str] = []  # what a call passes: those, and numels that are always 1
+        self._read_signature()
         self.origin = {name: name for name in self.signature}  # a variable → its parameter
-        self.accesses: dict[str, Access] = {}
+        self.parts: list[Part] = []
         self.counts = dict.fromkeys(_COUNTS, 0)
+        self.body_lines = (function.end_lineno or function.lineno) - function.lineno + 1
         self.numels: dict[str, list[ast.expr]] = {}
-        self.constants: dict[str, int] = {}
+        self._part_numels: dict[str, ast.expr] = {}  # of the part that is being read
+        self._bodies_read: set[str] = set()  # functions of sub-kernels
+        self.constants: dict[str, int | str] = {}
         self.lost_address = False  # a load or store of which the pointer is not known
         self._walk()
 
-    def _signature(self) -> dict[str, str]:
-        """Each run-time parameter with Triton's word for its type."""
+    def _read_signature(self) -> None:
         given = self.triton_meta.get("signature")
         if not isinstance(given, dict):
             given = {}
         constants = self.triton_meta.get("constants")
         fixed = set(constants) if isinstance(constants, dict) else set()
-        signature = {}
         for i, name in enumerate(self.parameters):
             kind = given.get(name, given.get(i))  # before 2.6 the keys were positions
-            if kind is None and (name in self.constexprs or name in fixed):
+            # One that a user's kernel has a default for may be in neither.
+            if name in self.constexprs or (kind is None and (given or name in fixed)):
                 continue
-            if kind == "constexpr":
-                continue
-            signature[name] = str(kind) if kind is not None else "unknown"
-        return signature
+            self.passed.append(name)
+            if kind != "constexpr":
+                self.signature[name] = str(kind) if kind is not None else "unknown"
 
     def facts(self, name: str | None) -> KernelFacts:
         record = KernelRecord(kernel_name=name or self.function.name, language="triton")
         self._describe(record)
         self._describe_launch(record)
+        pointers = [
+            name
+            for name, kind in self.signature.items()
+            if is_pointer(kind) and not name.startswith(_WORKSPACES)
+        ]
         facts = KernelFacts(
             record=record,
-            parameters=list(self.signature),
-            accesses={
-                name: self.accesses.get(name, Access())
-                for name, kind in self.signature.items()
-                if is_pointer(kind) and not name.startswith(_WORKSPACES)
-            },
+            parameters=self.passed,
+            accesses={name: self._all_accesses(name) for name in pointers},
+            parts=self.parts,
             constants=self.constants,
-            whole_buffers=record.kernel_category
-            in ("template", "user_autotune", "foreach", "combo", "fixed_config", "unknown"),
+            whole_buffers=record.kernel_category in ("template", "user_autotune", "unknown"),
         )
         self._describe_mutations(record, facts)
         return facts
 
     def _describe(self, record: KernelRecord) -> None:
         record.kernel_category = self._category(record)
-        function = self.function
-        record.line_of_code = (function.end_lineno or function.lineno) - function.lineno + 1
+        record.line_of_code = self.body_lines
         record.num_load = self.counts["load"]
         record.num_store = self.counts["store"]
         record.num_for_loop = self.counts["for"]
@@ -312,8 +350,13 @@ class _Reader:
         record.arg_dtypes = {name: dtype_of(kind) for name, kind in self.signature.items()}
         record.kernel_args_num_gb = self.meta.get("kernel_num_gb")
         self._explain_counts(record)
+        if self._bodies_read:
+            record.notes.append(
+                f"counted with it: its sub-kernels' {len(self._bodies_read)} functions"
+            )
         flops = self._number("kernel_flop")
-        if flops is not None:
+        # Inductor says 0 where it knows none, and a template without operations is none.
+        if flops or (flops == 0 and record.kernel_category != "template"):
             record.flops, record.flops_source = flops, "inductor"
 
     def _explain_counts(self, record: KernelRecord) -> None:
@@ -321,21 +364,22 @@ class _Reader:
         loads, stores = record.inductor_num_load, record.inductor_num_store
         if loads is not None and loads != record.num_load:
             indirect = self.counts["indirect"]
-            reason = (
-                f"not the {indirect} whose index was itself loaded"
-                if indirect and loads + indirect == record.num_load
-                else "those that it generated, before it removed or repeated any"
-            )
+            workspace = self.counts["workspace_load"]
+            reason = _GENERATED
+            if indirect and loads + indirect == record.num_load:
+                reason = f"not the {indirect} whose index was itself loaded"
+            elif workspace and loads + workspace == record.num_load:
+                reason = f"not the {workspace} from its workspace"
             record.notes.append(
                 f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}"
             )
         if stores is not None and stores != record.num_store:
-            atomics = self.counts["atomic_add"]
-            reason = (
-                f"the {atomics} atomic adds too"
-                if atomics and stores == (record.num_store or 0) + atomics
-                else "those that it generated, before it removed or repeated any"
-            )
+            atomics, workspace = self.counts["atomic_add"], self.counts["workspace_store"]
+            reason = _GENERATED
+            if atomics and stores == (record.num_store or 0) + atomics:
+                reason = f"the {atomics} atomic adds too"
+            elif workspace and stores + workspace == record.num_store:
+                reason = f"not the {workspace} to its workspace"
             record.notes.append(
                 f"{record.num_store} stores in the body; Inductor counts {stores}: {reason}"
             )
@@ -366,7 +410,7 @@ class _Reader:
             elif capability is not None:
                 record.compute_capability = str(capability)
         for name in NUMELS:
-            if name not in self.numels and name not in self.signature:
+            if name not in self.numels and not any(name in part.numels for part in self.parts):
                 continue
             value = self._numel(name)
             if value is None:
@@ -376,6 +420,9 @@ class _Reader:
     def _numel(self, name: str) -> int | None:
         """The one number that the body gives to ``xnumel``; a combo may give several."""
         values = {self._value(node) for node in self.numels.get(name, [])}
+        for part in self.parts:
+            if isinstance(part.numels.get(name), str):
+                return None
         return values.pop() if len(values) == 1 else None
 
     def _value(self, node: ast.expr) -> int | None:
@@ -389,21 +436,77 @@ class _Reader:
         return None
 
     def _numel_text(self, name: str) -> str:
-        return ", ".join(ast.unparse(node) for node in self.numels.get(name, [])) or name
+        given = (part.numels[name] for part in self.parts if name in part.numels)
+        return ", ".join(map(str, given)) or ", ".join(map(ast.unparse, self.numels[name]))
 
     def _describe_mutations(self, record: KernelRecord, facts: KernelFacts) -> None:
         named = self.meta.get("mutated_arg_names")
         if isinstance(named, list):
             record.mutated_args = [str(name) for name in named]
-        elif record.kernel_category in ("user_autotune", "unknown"):
-            record.mutated_args = [name for name, use in facts.accesses.items() if use.writes]
+        elif record.kernel_category in ("user_autotune", "unknown", "template"):
+            template = record.kernel_category == "template"
+            record.mutated_args = [
+                name
+                for name, use in facts.accesses.items()
+                if use.writes and not (template and name.startswith("out_ptr"))
+            ]
 
     # --- The body -------------------------------------------------------------------------------
 
     def _walk(self) -> None:
         """Visit each node of the body once, statements in order: aliases precede their uses."""
-        counts = self.counts
-        for node in _nodes(self.function.body):
+        before = self.function.body
+        branches: list[list[ast.stmt]] = []
+        after: list[ast.stmt] = []
+        if self.category == "foreach" or self.meta.get("combo_grid_meta") is not None:
+            before, branches, after = dispatch(self.function.body)
+        self._begin_part()
+        self._visit(before)
+        if not branches:
+            self._end_part(None)
+            return
+        origin = self.origin
+        for number, branch in enumerate(branches):
+            self.origin = dict(origin)
+            self._begin_part()
+            self._visit(branch)
+            self._visit(after, again=number > 0)
+            self._end_part(number)
+
+    def _begin_part(self) -> None:
+        self.accesses: dict[str, Access] = {}
+        self._part_numels = {}
+
+    def _end_part(self, number: int | None) -> None:
+        """``number`` of a combo's sub-kernel: its numels may be parameters, ``xnumel_0``."""
+        numels: dict[str, int | str] = {}
+        for name in NUMELS:
+            node = self._part_numels.get(name)
+            if name == "rnumel" and node is not None:
+                continue  # it is the product of r0_numel and r1_numel
+            if isinstance(node, ast.Constant) and type(node.value) is int:
+                numels[name] = node.value
+            elif isinstance(node, ast.Name):
+                numels[name] = node.id
+            elif f"{name}_{number}" in self.passed:
+                numels[name] = f"{name}_{number}"
+            elif node is None and name in self.passed:
+                numels[name] = name
+        self.parts.append(Part(self.accesses, numels))
+
+    def _all_accesses(self, pointer: str) -> Access:
+        found = Access()
+        for part in self.parts:
+            access = part.accesses.get(pointer)
+            if access is not None:
+                found.reads.update(access.reads)
+                found.writes.update(access.writes)
+        return found
+
+    def _visit(self, statements: list[ast.stmt], again: bool = False) -> None:
+        """``again``: what is there has been counted."""
+        counts = dict(self.counts)
+        for node in _nodes(statements):
             kind = type(node)
             if kind is ast.Call:
                 self._call(node)
@@ -412,7 +515,9 @@ class _Reader:
             elif kind is ast.AnnAssign and node.value is not None:
                 self._assign(node.target, node.value)
             elif kind is ast.For:
-                counts["for"] += 1
+                self.counts["for"] += 1
+        if again:
+            self.counts = counts
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if not isinstance(target, ast.Name):
@@ -420,12 +525,32 @@ class _Reader:
         name = target.id
         if name in NUMELS:
             self.numels.setdefault(name, []).append(value)
+            self._part_numels[name] = value
         elif isinstance(value, ast.Constant) and type(value.value) is int:
             self.constants[name] = value.value
         else:
             origin = self._origin(value)
             if origin is not None:
                 self.origin[name] = origin
+            elif self.category == "template" and name.isupper():
+                self.constants.setdefault(name, ast.unparse(value))
+
+    def _enter(self, function: ast.FunctionDef, call: ast.Call) -> None:
+        """A sub-kernel in a function of its own (from torch 2.15): its names are not ours."""
+        parameters = [argument.arg for argument in arguments_of(function)]
+        bound = dict(zip(parameters, call.args, strict=False))
+        origins = {name: self._origin(node) for name, node in bound.items()}
+        caller = self.origin
+        self.origin = {name: origin for name, origin in origins.items() if origin is not None}
+        for name, node in bound.items():
+            if name in NUMELS:
+                self._assign(ast.Name(name), node)
+        again = function.name in self._bodies_read
+        if not again:
+            self._bodies_read.add(function.name)
+            self.body_lines += (function.end_lineno or function.lineno) - function.lineno + 1
+        self._visit(function.body, again)
+        self.origin = caller
 
     def _origin(self, node: ast.expr) -> str | None:
         """The pointer that an address starts from: ``in_ptr0 + (x0)`` → ``in_ptr0``."""
@@ -466,6 +591,9 @@ class _Reader:
     def _call(self, call: ast.Call) -> None:
         function = call.func
         if not isinstance(function, ast.Attribute):
+            body = self.functions.get(function.id) if isinstance(function, ast.Name) else None
+            if body is not None and body.name.startswith(f"{self.function.name}_body_"):
+                self._enter(body, call)
             return
         name = function.attr
         if name == "load" or name in _DESCRIPTOR_LOADS:
@@ -495,7 +623,9 @@ class _Reader:
             return
         access = self.accesses.setdefault(origin, Access())
         index = self._text(address if in_module else call)
-        if not writes and _LOADED.search(index):
+        if origin.startswith(_WORKSPACES):
+            self.counts["workspace_store" if writes else "workspace_load"] += 1
+        elif not writes and _LOADED.search(index):
             self.counts["indirect"] += 1
         (access.writes if writes else access.reads)[index] = None
 

@@ -7,11 +7,11 @@ with it.
 
 import ast
 import math
-import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from instrumented_backend.kernels.expressions import OPERATIONS
 from instrumented_backend.kernels.provenance import Provenance, read_comment
 
 PIECE_LINES = 60  # of a function, parsed at a time
@@ -67,6 +67,7 @@ class CallSite:
     keywords: dict[str, Any]
     result: Tensor | None
     provenance: Provenance | None
+    listed: list[Tensor] = field(default_factory=list)  # in lists, after the first of each
 
 
 class Wrapper:
@@ -152,10 +153,22 @@ class Wrapper:
         result = self._expression(value)
         if isinstance(result, Tensor) and result.name == "":
             result.name = target.id
-        if isinstance(result, Size) and result.exact is None:
+        if isinstance(result, Size) and result.exact is None and not isinstance(value, ast.BinOp):
             # `s77 = arg0_1`: what is known is known of the symbol.
             result = Size(target.id, None, result.hint)
+        before = self._values.get(target.id)
+        if (
+            isinstance(before, Tensor)
+            and not isinstance(result, Tensor)
+            and _is_passed_on(target.id, value)
+        ):
+            return  # arg0_1 = copy_if_misaligned(arg0_1), from torch 2.15
         self._values[target.id] = result
+
+    def _constant(self, name: str) -> Value:
+        """A tensor of the module's own, such as a frozen weight."""
+        known = self._inputs.get(name)
+        return known if isinstance(known, Tensor) else None
 
     def _input(self, name: str) -> Value:
         known = self._inputs.get(name)
@@ -170,7 +183,7 @@ class Wrapper:
         if isinstance(node, ast.Call):
             return self._call(node)
         if isinstance(node, ast.Name):
-            return self._values.get(node.id)
+            return self._values[node.id] if node.id in self._values else self._constant(node.id)
         if isinstance(node, ast.Subscript):
             whole = self._expression(node.value)
             if isinstance(whole, Tensor):
@@ -183,8 +196,9 @@ class Wrapper:
     def _call(self, call: ast.Call) -> Value:
         name = _dotted(call.func)
         if name is None:
-            # buf0.copy_(arg0_1, False); (f(...)).run(...)
-            return None
+            # reinterpret_tensor(...).data_ptr(); another is (f(...)).run(...)
+            pointer = isinstance(call.func, ast.Attribute) and call.func.attr == "data_ptr"
+            return self._expression(call.func.value) if pointer else None  # type: ignore[attr-defined]
         plain, _, method = name.rpartition(".")
         if name in self.kernels or (method == "run" and plain in self.kernels):
             self._launch(plain if name not in self.kernels else name, call, None)
@@ -202,8 +216,8 @@ class Wrapper:
         if name.startswith("assert_size_stride") or name == "assert_tensor_metadata":
             self._assertion(call, grouped=name.endswith("_grouped"))
             return None
-        if name == "c_void_p" and call.args:
-            return self._expression(call.args[0])
+        if (name == "c_void_p" or name.startswith("triton.tools.")) and call.args:
+            return self._expression(call.args[0])  # a pointer, or a descriptor of a tensor
         if method == "data_ptr":
             return self._values.get(plain)
         if is_extern(name):
@@ -253,18 +267,21 @@ class Wrapper:
             elif word.arg is not None:
                 keywords[word.arg] = _constant(word.value)
         arguments: list[Value] = []
+        listed: list[Tensor] = []
         for i, argument in enumerate(call.args):
             if isinstance(argument, ast.List | ast.Tuple):
                 # A list of tensors, or of numbers such as a stride.
                 items = [self._expression(item) for item in argument.elts]
-                arguments.append(next((x for x in items if isinstance(x, Tensor)), None))
+                tensors = [item for item in items if isinstance(item, Tensor)]
+                arguments.append(tensors[0] if tensors else None)
+                listed += tensors[1:]
                 keywords[f"#{i}"] = _constant(argument)
             else:
                 arguments.append(self._expression(argument))
                 if isinstance(argument, ast.Constant):
                     keywords[f"#{i}"] = argument.value
         provenance, self._comment = self._comment, None
-        self.calls.append(CallSite(name, arguments, keywords, result, provenance))
+        self.calls.append(CallSite(name, arguments, keywords, result, provenance, listed))
 
     # --- Sizes ----------------------------------------------------------------------------------
 
@@ -301,15 +318,6 @@ class Wrapper:
         return None
 
 
-OPERATIONS: dict[type[ast.operator], Callable[[int, int], int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.LShift: lambda left, right: left << min(right, 62),
-}
-
 _EXTERN = ("extern_kernels.", "aten.", "torch.ops.", "inductor_ops.", "_quantized.")
 _NO_KERNEL = (
     "torch.ops.inductor._alloc_from_pool",
@@ -322,6 +330,14 @@ _NO_KERNEL = (
 def is_extern(name: str) -> bool:
     """Does the wrapper call a kernel here that Inductor did not generate?"""
     return name.startswith(_EXTERN) and name not in _NO_KERNEL
+
+
+def _is_passed_on(name: str, value: ast.expr) -> bool:
+    """Is it ``f(name)``, which gives the same tensor or a copy of it?"""
+    if not isinstance(value, ast.Call) or not value.args:
+        return False
+    first = value.args[0]
+    return isinstance(first, ast.Name) and first.id == name
 
 
 def _dotted(node: ast.expr) -> str | None:

@@ -1,16 +1,15 @@
 """Keeps Inductor's metric tables working while it compiles, and fills them on warm caches."""
 
 import functools
-import os
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
+from instrumented_backend import side_files, torch_compat
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
-from instrumented_backend.observe import side_files
 from instrumented_backend.observe.failures import Failures
 
 if TYPE_CHECKING:
@@ -138,11 +137,11 @@ class MetricTables:
         if metrics.is_metric_table_enabled("kernel_metadata"):
             self._log_kernels(compiled_graph, compilation.kernels)
         if metrics.is_metric_table_enabled("graph_stats"):
-            key = _key(compiled_graph)
+            path = _side_file(compiled_graph)
             if compilation.graph_stats:
-                _keep_graph_stats(key, compilation.graph_stats)
+                _keep_graph_stats(path, compilation.graph_stats)
             else:
-                self._graph_stats_again(key)
+                self._graph_stats_again(path)
 
     def _log_kernels(self, compiled_graph: Any, logged: dict[str, tuple[str, str]]) -> None:
         from instrumented_backend import metrics
@@ -163,16 +162,14 @@ class MetricTables:
         for name, (path, code) in rest.items():
             self._log_kernel(name, path, code)
 
-    def _graph_stats_again(self, key: str | None) -> None:
+    def _graph_stats_again(self, path: Path | None) -> None:
         from instrumented_backend import metrics
 
-        kept = None
-        with self._failures.guard("graph_stats of a cached graph"):
-            kept = None if key is None else side_files.load("graph_stats", key)
-        if kept is None:
+        kept = None if path is None else side_files.load(path)
+        if not isinstance(kept, list):
             self._failures.note(
-                "graph_stats: a graph was compiled without this backend, in another process:"
-                " its numbers of nodes are unknown"
+                "graph_stats: a graph was compiled without this backend, in another process, or"
+                " what was kept of it is damaged: its numbers of nodes are unknown"
             )
             kept = [[None, None]]
         for counts in kept:
@@ -183,19 +180,18 @@ class MetricTables:
             metrics.get_metric_table("graph_stats").add_row(functools.partial(dict, row))
 
 
-def _key(compiled_graph: Any) -> str | None:
-    """The graph's key in Inductor's cache, and its code: one key may stand for several codes."""
+def _side_file(compiled_graph: Any) -> Path | None:
+    """By the graph's key in Inductor's cache, and its code: one key may stand for several codes."""
     key = torch_compat.fx_graph_key(compiled_graph)
     if key is None:
         return None
-    code, _ = os.path.splitext(os.path.basename(torch_compat.code_path(compiled_graph)))
-    return f"{key}.{code}"
+    return side_files.side_file(torch_compat.code_path(compiled_graph), "graph_stats", key)
 
 
-def _keep_graph_stats(key: str | None, rows: list[dict[str, Any]]) -> None:
-    if key is not None:
+def _keep_graph_stats(path: Path | None, rows: list[dict[str, Any]]) -> None:
+    if path is not None:
         counts = [[row[name] for name in _COUNTS] for row in rows[:MAX_KEPT_ROWS]]
-        side_files.save("graph_stats", key, counts)
+        side_files.save(path, counts)
 
 
 def _multi_kernel_row(call: Any, timings: list[float]) -> dict[str, Any]:
