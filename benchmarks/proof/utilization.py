@@ -27,8 +27,8 @@ def of_trace(path: Path, model: str) -> list[Figure]:
     """Busy time and share, and kernel time, of all GPUs in a trace.
 
     The oracle: ``get_duration`` of PyTorch's ``benchmark_utils`` for the union, given the kernels
-    alone, or those and the copies (it takes annotations for work); the window by the first and the
-    last of the events with a length.
+    alone, or those and the copies (it takes annotations for work); the window by the
+    first and the last event, but for the span of the profiler itself.
     """
     from torch._functorch.benchmark_utils import get_duration
 
@@ -48,8 +48,9 @@ def of_trace(path: Path, model: str) -> list[Figure]:
             get_duration(sorted(some, key=lambda event: event["ts"])) for some in by_gpu.values()
         )
 
-    start = min(event["ts"] for event in events)
-    window = max(event["ts"] + event["dur"] for event in events) - start
+    program = [event for event in events if event.get("cat") != "Trace"]
+    start = min(event["ts"] for event in program)
+    window = max(event["ts"] + event["dur"] for event in program) - start
     gpus = len(ours.devices)
     busy = sum(device.busy_us for device in ours.devices)
     compute = sum(device.compute_us + device.communication_us for device in ours.devices)
