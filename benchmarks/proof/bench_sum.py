@@ -59,7 +59,5 @@ def harness(path: str) -> float:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with torch.no_grad():
-        seconds: float = module.benchmark_compiled_module(
-            *([module.get_args()] if hasattr(module, "get_args") else []), times=5, repeat=15
-        )
+        seconds: float = module.benchmark_compiled_module(module.get_args(), times=5, repeat=15)
     return 1e3 * seconds
