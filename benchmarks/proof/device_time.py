@@ -101,8 +101,9 @@ def profiled(name: str, trace: str) -> dict[str, Any]:
         for _ in range(STEPS):
             step()
         torch.cuda.synchronize()
+    found = figures_of(profiler.events(), torch.autograd.DeviceType.CPU)
     profiler.export_chrome_trace(trace)
-    return figures_of(profiler.events(), torch.autograd.DeviceType.CPU)
+    return found
 
 
 def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
