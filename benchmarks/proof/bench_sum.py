@@ -6,7 +6,6 @@ from pathlib import Path
 from proof import child
 from proof.figures import Figure
 
-MODEL = "gpt2, 2 layers"
 BATCH, LENGTH = 2, 256
 
 
@@ -19,6 +18,7 @@ def sum_of_kernels(layers: int = 2) -> list[Figure]:
     from instrumented_backend.bench.collect import find_targets
     from instrumented_backend.bench.driver import Options, bench
 
+    model = f"gpt2, {layers} layers"
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         child.call(compile_gpt2, layers, TORCHINDUCTOR_CACHE_DIR=cache)
@@ -30,8 +30,8 @@ def sum_of_kernels(layers: int = 2) -> list[Figure]:
             times = child.call(harness, graph.path, TORCHINDUCTOR_CACHE_DIR=cache)
             call_ms = None if graph.call is None else graph.call.ms
             rows += [
-                Figure(MODEL, f"bench: all of {name}, ms", "warm", graph.kernels_ms, times, 15),
-                Figure(MODEL, f"bench: call of {name}, ms", "warm", call_ms, times, 15),
+                Figure(model, f"bench: all of {name}, ms", "warm", graph.kernels_ms, times, 15),
+                Figure(model, f"bench: call of {name}, ms", "warm", call_ms, times, 15),
             ]
     return rows
 
