@@ -1,0 +1,126 @@
+"""What importing the package costs, and the report at the exit."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import textwrap
+
+import click
+
+from proof.figures import Cost, cost_of
+
+IMPORT = """
+    import time, torch
+    start = time.perf_counter()
+    import instrumented_backend
+    print((time.perf_counter() - start) * 1e3)
+"""
+
+EXIT = """
+    import sys, time, torch, torch._dynamo
+    from instrumented_backend import backend
+    for i in range(int(sys.argv[1])):
+        torch._dynamo.reset()
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2))
+    assert len(backend.report().graphs) == int(sys.argv[1])
+    start = time.perf_counter()
+    backend._session._exit.run()
+    print((time.perf_counter() - start) * 1e3)
+"""
+
+
+# One graph with ten kernels and ten calls of a library, and 999 copies of its module, in which each
+# kernel has another name. Compiling a thousand in earnest would take an hour.
+EXIT_MANY = """
+    import sys, time, torch
+    from pathlib import Path
+    from instrumented_backend import backend
+
+    class Code:
+        def __init__(self, key, source):
+            self.cache_key, self.source_code = key, source
+
+    def f(x):
+        for i in range(10):
+            x = x @ x + i
+        return x
+
+    torch.compile(f, backend="instrumented")(torch.ones(8, 8))
+    session = backend._session
+    source = Path(session.observed_graphs()[0].code[0].path).read_text()
+    gm = torch.fx.symbolic_trace(lambda x: x)
+    kept = []
+    for i in range(1, int(sys.argv[1])):
+        kept.append(Code(f"c{i:051d}", source.replace("cpp_fused_", f"cpp_fused_{i}_")))
+        path = Path(backend.torch_compat.code_path(kept[-1]))
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(kept[-1].source_code)
+        graph = session.open_graph(gm, (), None, {})
+        session._read_code(graph, kept[-1], "forward")
+    while sys.argv[2] == "later" and session._reader._pacer is not None:
+        time.sleep(0.1)
+    start = time.perf_counter()
+    session._exit.run()
+    milliseconds = (time.perf_counter() - start) * 1e3
+    names = {row.kernel_name for row in session.report().kernels if row.language == "cpp"}
+    assert len(names) == 10 * int(sys.argv[1]), len(names)
+    print(milliseconds)
+"""
+
+
+def start_and_end(repeats: int) -> list[Cost]:
+    """Milliseconds to import the package after torch, and to report many graphs at the exit."""
+    with tempfile.TemporaryDirectory() as folder:
+        imports = [float(python(IMPORT, cache=folder)) for _ in range(repeats)]
+        reports = f"{folder}/reports"
+        exits = [
+            float(
+                python(
+                    EXIT, "100", cache=folder, INSTRUMENTED_TABLES="all", INSTRUMENTED_DIR=reports
+                )
+            )
+            for _ in range(max(3, repeats // 3))
+        ]
+        many = {
+            when: [
+                float(
+                    python(
+                        EXIT_MANY,
+                        *("1000", when),
+                        cache=folder,
+                        INSTRUMENTED_TABLES="all",
+                        INSTRUMENTED_DIR=reports,
+                    )
+                )
+                for _ in range(3)
+            ]
+            for when in ("at once", "later")
+        }
+    return [
+        cost_of("import after torch", imports, "ms", 30),
+        cost_of("exit, 100 graphs, all tables and files", exits, "ms", 100),
+        *(
+            cost_of(f"exit, 1,000 graphs, 10,000 kernels, {when}", values, "ms", 1000)
+            for when, values in many.items()
+        ),
+    ]
+
+
+def python(source: str, *arguments: str, cache: str, **variables: str) -> str:
+    """Run a program in a process of its own, without torch in it yet; what it prints last."""
+    environment = {
+        **os.environ,
+        "TORCHINDUCTOR_CACHE_DIR": cache,
+        "INSTRUMENTED_TABLES": "summary",
+        **variables,
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise click.ClickException(f"a measured program failed:\n{done.stderr}")
+    return done.stdout.splitlines()[-1]

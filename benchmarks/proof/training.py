@@ -1,0 +1,141 @@
+"""Ops, their time, calls, graphs, kernels, bytes and compile phases of some training steps."""
+
+import functools
+import os
+import re
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from proof import models
+from proof.figures import Figure
+from proof.kernel_bytes import bytes_by_inductor, bytes_rows
+
+STEPS, BLOCKS = 5, 7
+REGIONS = ("TORCHDYNAMO", "TORCHDYNAMO_BACKWARD")
+CALL_MARK = "## Call CompiledFxGraph"
+KERNEL = re.compile(r"^\w+ = async_compile\.(?:cpp_pybinding|triton)\(", re.M)
+
+
+def measure(name: str, device: str) -> Iterator[Figure]:
+    """All figures of some training steps, cold and warm."""
+    import oracle
+    import torch
+    from torch._inductor.utils import fresh_cache
+
+    import instrumented_backend
+
+    training = models.training(name, device)
+    step, model = training.step, training.model
+    inductors_bytes = bytes_by_inductor(training, device)
+    torch._dynamo.reset()
+    by_op = torch.compile(model, backend=oracle.run_in_region)
+    for _ in range(2):  # the optimizer's first step makes its state
+        step(by_op)
+    truth = oracle.profile(lambda: step(by_op))
+    with fresh_cache():
+        for cache in ("cold", "warm"):
+            torch._dynamo.reset()
+            torch._dynamo.utils.counters.clear()
+            torch._dynamo.utils.cumulative_time_spent_ns.clear()
+            instrumented_backend.reset()
+            compiled = torch.compile(model, backend="instrumented")
+            for _ in range(2):
+                step(compiled)
+            phases = instrumented_backend.report().compile["phases"]
+            seconds = torch._dynamo.utils.calculate_time_spent()["total_wall_time"]
+            yield Figure(name, "compile phases, s", cache, sum(phases.values()), seconds, 3)
+            shares: list[tuple[float, float]] = []  # ours, theirs: taking turns
+            for _ in range(BLOCKS):
+                instrumented_backend.reset()
+                training.steps(compiled, STEPS)
+                report = instrumented_backend.report()
+                events = profile(functools.partial(training.steps, compiled, STEPS), device)
+                shares.append((report.summary["pct_time"], events.pct_time))
+            captured, ops = report.ops.captured, report.ops
+            per_step = {
+                "forward ops": (captured["forward_ops"], truth.inside.total(), 1.0),
+                "backward ops": (captured["backward_ops"], truth.backward, 2.0),
+                "eager ops": (
+                    None if ops.total_ops is None else ops.total_ops - captured["ops"],
+                    events.eager_ops / STEPS,
+                    1.0,
+                ),
+            }
+            for figure, (ours, theirs, limit) in per_step.items():
+                yield Figure(
+                    name, figure, cache, None if ours is None else ours / STEPS, theirs, limit
+                )
+            summary = report.summary
+            calls = summary["graph_calls"] + summary["backward_calls"]
+            yield Figure(name, "calls", cache, calls, events.calls, 0)
+            graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+            yield Figure(name, "graphs", cache, summary["graphs"], graphs, 0)
+            ours = {(k.path, k.kernel_name) for k in report.kernels if k.language != "extern"}
+            yield Figure(
+                name,
+                "kernels",
+                cache,
+                len(ours),
+                kernels_in(Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])),
+                0,
+            )
+            yield from bytes_rows(name, cache, report.kernels, inductors_bytes)
+            ours_pct, theirs_pct = map(statistics.median, zip(*shares, strict=True))
+            yield Figure(name, "op time, %", cache, ours_pct, theirs_pct, 5, in_points=True)
+
+
+@dataclass
+class Events:
+    """What torch.profiler saw, as far as PyTorch's own events tell it."""
+
+    calls: int
+    eager_ops: int
+    pct_time: float  # inside the regions, of that and the outermost events outside them
+
+
+def profile(run: Callable[[], Any], device: str) -> Events:
+    import oracle
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    activities = [ProfilerActivity.CPU] + [ProfilerActivity.CUDA] * (device == "cuda")
+    with torch.profiler.profile(activities=activities) as profiler:
+        run()
+        if device == "cuda":
+            torch.cuda.synchronize()
+    events = [
+        event
+        for event in profiler.profiler.kineto_results.events()
+        if event.device_type() == torch.autograd.DeviceType.CPU
+    ]
+    events.sort(key=lambda e: (e.start_thread_id(), e.start_ns(), -e.duration_ns()))
+    calls, eager_ops, inside, outside = 0, 0, 0, 0
+    until: dict[int, int] = {}
+    for event in events:
+        thread, name = event.start_thread_id(), event.name()
+        start, duration = event.start_ns(), event.duration_ns()
+        calls += name.startswith(CALL_MARK)
+        if start < until.get(thread, 0):
+            continue
+        if name in REGIONS:
+            inside += duration
+        elif (
+            name.removeprefix(oracle.NODE).startswith(oracle.WRAPPERS)
+            or name.startswith("cu")  # calls of CUDA's runtime and driver, which are no ops
+            or event.scope() == oracle.USER_SCOPE
+        ):
+            continue
+        else:
+            eager_ops += 1
+            outside += duration
+        until[thread] = start + duration
+    return Events(calls, eager_ops, 100 * inside / (inside + outside))
+
+
+def kernels_in(cache: Path) -> int:
+    """Definitions in the modules of graphs, which are those that wait for their kernels."""
+    texts = [path.read_text() for path in cache.glob("*/*.py")]
+    return sum(len(KERNEL.findall(text)) for text in texts if "async_compile.wait(" in text)
