@@ -1,6 +1,7 @@
 """What the benchmarks of overhead and accuracy compute from their measurements."""
 
 import json
+import mmap
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -101,14 +102,17 @@ def test_a_function_in_a_process_of_its_own() -> None:
 
 
 def test_growth_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    kept: list[bytearray] = []
+    kept: list[mmap.mmap] = []
 
-    def program(backend: str) -> memory.Program:
-        return lambda count: kept.extend(bytearray(b"x" * 1000) for _ in range(count))
+    def keep(count: int) -> None:
+        # A mapping of its own: malloc might have room left from tests before.
+        kept.append(mmap.mmap(-1, 1000 * count))
+        kept[-1].write(b"x" * (1000 * count))
 
-    monkeypatch.setitem(memory._PROGRAMS, "eager ops", program)
-    # 50,000 of 1,000 bytes each, and what Python needs for each.
-    assert 50e6 < memory.growth("eager ops", "inductor", 50_000) < 75e6
+    monkeypatch.setitem(memory._PROGRAMS, "eager ops", lambda backend: keep)
+    # 50,000 of 1,000 bytes each.
+    found = memory.growth("eager ops", "inductor", 50_000)
+    assert found == pytest.approx(50e6, abs=5e6)
 
 
 def test_rows_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
