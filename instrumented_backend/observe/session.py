@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
 
 MAX_GRAPHS = 10_000
-MAX_PARSING_AT_EXIT_S = 0.4
+MAX_PARSING_AT_EXIT_S = 0.25
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import csv
 from pathlib import Path
+from typing import Any
 
 from instrumented_backend.records import Report
 from instrumented_backend.views.tables import TABLES, Table
@@ -18,11 +19,13 @@ def write_files(report: Report, folder: Path) -> None:
 
 
 def _write_csv(path: Path, table: Table, report: Report) -> None:
-    rows = table.rows(report)
+    rows = list(table.rows(report))
     if not rows:
         return
-    columns = list(dict.fromkeys(column for row in rows for column in row))
+    columns: dict[str, Any] = {}
+    for row in rows:
+        columns.update(row)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
-        writer.writerows([row.get(column) for column in columns] for row in rows)
+        writer.writerows(map(row.get, columns) for row in rows)

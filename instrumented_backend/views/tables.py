@@ -1,9 +1,9 @@
 """Each table as rows of plain values; the text, the CSV files and later views share them."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from instrumented_backend.records import (
     GraphRecord,
@@ -26,7 +26,7 @@ class Table:
 
     name: str
     title: str
-    rows: Callable[[Report], list[Row]]
+    rows: Callable[[Report], Sequence[Row]]
     only_in_files: frozenset[str] = frozenset()
 
 
@@ -137,8 +137,27 @@ def _missing(report: Report) -> list[Row]:
     ]
 
 
-def _kernels(report: Report) -> list[Row]:
-    return [kernel_row(kernel) for kernel in report.kernels]
+class _KernelRows(Sequence[Row]):
+    """Made when they are read: a terminal shows few of ten thousand, and each has 50 columns."""
+
+    def __init__(self, kernels: list[KernelRecord]) -> None:
+        self._kernels = kernels
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    @overload
+    def __getitem__(self, index: int) -> Row: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Row]: ...
+    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+        if isinstance(index, slice):
+            return [kernel_row(kernel) for kernel in self._kernels[index]]
+        return kernel_row(self._kernels[index])
+
+
+def _kernels(report: Report) -> Sequence[Row]:
+    return _KernelRows(report.kernels)
 
 
 _KERNEL_COLUMNS = (
@@ -158,7 +177,7 @@ def kernel_row(kernel: KernelRecord) -> Row:
     row: Row = dict.fromkeys(_KERNEL_COLUMNS)
     row.update(vars(kernel))
     for name in _NESTED:
-        row[name] = _flat(row[name])
+        row[name] = _flat(row[name]) if row[name] else None
     row["moved_gb"] = None if kernel.total_bytes is None else kernel.total_bytes / 1e9
     row["graph_path"] = row.pop("path")
     return row

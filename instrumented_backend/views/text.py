@@ -2,6 +2,7 @@
 
 import shutil
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report
@@ -198,7 +199,7 @@ def _table(report: Report, name: str, width: int) -> str:
     return "\n".join([text, *below])
 
 
-def render_rows(table: Table, rows: list[Row], width: int, max_rows: int) -> str:
+def render_rows(table: Table, rows: Sequence[Row], width: int, max_rows: int) -> str:
     """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
