@@ -318,7 +318,7 @@ def test_a_timer_leaves_an_open_window_alone(windows: Windows) -> None:
 def test_the_window_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
     """torch's real profiler, which says only that there is no CUDA."""
     if torch.cuda.is_available():
-        pytest.skip("there is one: see test_device_gpu.py")
+        pytest.skip("this machine has a GPU; test_device_gpu.py has windows on one")
     with pytest.warns(UserWarning) as warned:
         profile = torch_compat.device_profile()
         with profile:

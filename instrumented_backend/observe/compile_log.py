@@ -4,7 +4,6 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from instrumented_backend import torch_compat
@@ -36,14 +35,6 @@ _LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 
 
 Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
-
-
-@dataclass(frozen=True)
-class _Recompiling:
-    """Why a function is about to be compiled again."""
-
-    place: Place
-    guards: list[FailedGuard]
 
 
 class CompileLog(logging.Handler):
@@ -125,7 +116,7 @@ class CompileLog(logging.Handler):
             if not is_repetition(payload):
                 self.breaks.met(compile_id, break_reason(payload))
         elif name == "recompile_reasons":
-            self._thread.recompiling = _recompiling(payload)
+            self._thread.failed_guards = _failed_guards(payload)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None and compile_id in (None, graph.record.compile_id):
@@ -193,9 +184,9 @@ class CompileLog(logging.Handler):
         reason = metrics.get("recompile_reason")
         if not reason:
             return None
-        known: _Recompiling | None = getattr(self._thread, "recompiling", None)
-        self._thread.recompiling = None
-        guards = known.guards if known else [failed_guard(reason, None)]
+        known: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
+        self._thread.failed_guards = None
+        guards = known or [failed_guard(reason, None)]
         refused = _is_refusal(metrics)
         record = self.recompiles.add(compile_id, place, reason, guards, refused)
         if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
@@ -297,17 +288,15 @@ class CompileLog(logging.Handler):
         self.totals.add_run_time(seconds)
 
 
-def _recompiling(payload: str) -> _Recompiling:
-    """Read the trace log's ``recompile_reasons``: one as it is, several as a list."""
+def _failed_guards(payload: str) -> list[FailedGuard]:
+    """Why a function is about to be compiled again, from the trace log's ``recompile_reasons``.
+
+    One reason is there as it is, several as a list.
+    """
     reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
     frame = torch_compat.recompiled_frame()
-    if frame is None:
-        return _Recompiling((None, None, None), [failed_guard(reason, None) for reason in reasons])
-    code, scope = frame.f_code, (dict(frame.f_locals), frame.f_globals)
-    return _Recompiling(
-        (code.co_name, code.co_filename, code.co_firstlineno),
-        [failed_guard(reason, scope) for reason in reasons],
-    )
+    scope = None if frame is None else (dict(frame.f_locals), frame.f_globals)
+    return [failed_guard(reason, scope) for reason in reasons]
 
 
 def _is_refusal(metrics: dict[str, Any]) -> bool:

@@ -74,6 +74,7 @@ class DeviceMeter:
         self._ended.set()
         self._spoiled = False
         self._opened_s = 0.0
+        self._seen_in_window: Counter[int] = Counter()
         self._own_start = False
         self._programs_own = False  # is one running, or about to
         self._forget()
@@ -196,7 +197,7 @@ class DeviceMeter:
         self._due = self._spoiled = self._differentiated = False
         self._rounds = self._calls = 0
         self._opened_s = time.monotonic()
-        self._seen_in_window: Counter[int] = Counter()
+        self._seen_in_window = Counter()
 
     def close(self) -> None:
         """End the window that is open, if one is and this is its thread, and read it."""
