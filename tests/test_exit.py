@@ -78,6 +78,35 @@ def test_sigterm_without_a_handler(run_program: RunProgram, waiting: str) -> Non
     assert done.report["summary"]["graphs"] == 1
 
 
+SLOW_REPORT = """
+    import os, signal, sys, threading, time
+    from instrumented_backend.observe.exit import ExitHooks
+    begun = threading.Event()
+    def report():
+        begun.set()
+        time.sleep(0.5)
+        print("reported", flush=True)
+    ExitHooks(report, lambda: None).install()
+    def die():
+        os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "threading.Thread(target=lambda: begun.wait() and die(), daemon=True).start()",
+        "die(); begun.wait(); raise ValueError",
+    ],
+    ids=["SIGTERM while reporting", "an exception while dying of SIGTERM"],
+)
+def test_two_endings_at_once(run_forked: RunProgram, ending: str) -> None:
+    """Neither cuts the report of the other short."""
+    done = run_forked(SLOW_REPORT + f"    {ending}", check=False)
+    assert done.stdout == "reported\n"
+    assert done.returncode == -signal.SIGTERM
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_sigterm_with_the_programs_handler(run_program: RunProgram, when: str) -> None:
     handler = "signal.signal(signal.SIGTERM, lambda *_: (print('mine', flush=True), sys.exit(9)))"

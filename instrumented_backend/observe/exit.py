@@ -12,6 +12,8 @@ from types import FrameType
 
 # After the program's own finalizers, which have higher priorities (the default is 0).
 _FINALIZE_LAST = -1000
+# How long one ending waits for the report that another has begun.
+_REPORT_S = 20.0
 
 
 class ExitHooks:
@@ -20,7 +22,8 @@ class ExitHooks:
     Exceptions, ``sys.exit`` and SIGINT end in ``atexit``. SIGTERM does not: where the program
     has no handler of its own, ours reports and then lets the signal kill the process as it
     would have. A thread does that work, woken through a pipe by the signal itself, because the
-    main thread can be inside a long native call, in which Python handlers don't run.
+    main thread can be inside a long native call, in which Python handlers don't run. Where both
+    endings meet, as in a rank whose peer died, the later waits for the earlier one's report.
 
     ``on_fork`` runs in a forked child, which starts without these hooks.
     """
@@ -30,7 +33,8 @@ class ExitHooks:
         self._on_fork = on_fork
         self._lock = threading.Lock()
         self._installed = False
-        self._done = False
+        self._begun = False
+        self._reported = threading.Event()
         self._watching_pipe: tuple[int, int] | None = None
         self._forking = threading.local()
         os.register_at_fork(
@@ -56,11 +60,20 @@ class ExitHooks:
         return None
 
     def run(self) -> None:
+        if self._begin():
+            try:
+                self._on_exit()
+            finally:
+                self._reported.set()
+        else:
+            self._reported.wait(_REPORT_S)
+
+    def _begin(self) -> bool:
+        """Whether it is the caller who reports."""
         with self._lock:
-            if self._done:
-                return
-            self._done = True
-        self._on_exit()
+            first = not self._begun
+            self._begun = True
+        return first
 
     def _watch_sigterm(self) -> None:
         reader, writer = os.pipe()
@@ -91,7 +104,10 @@ class ExitHooks:
             ):
                 break
         try:
-            self.run()
+            if self._begin():
+                self._on_exit()  # whoever waits for it dies of the signal, too
+            else:
+                self._reported.wait(_REPORT_S)
         finally:
             # signal.signal works in the main thread only, which may never come back to Python.
             libc = ctypes.CDLL(None)
@@ -110,7 +126,8 @@ class ExitHooks:
 
     def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
-        self._installed = self._done = False
+        self._installed = self._begun = False
+        self._reported = threading.Event()
         atexit.unregister(self.run)
         if self._watching_pipe is not None:
             reader, writer = self._watching_pipe
