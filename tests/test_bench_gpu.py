@@ -76,36 +76,32 @@ def benched(gpt2: tuple[Path, dict[str, list[float]]]) -> dict[str, Any]:
     return bench(str(gpt2[0]))
 
 
-# Between its two events, a launch takes this much longer than its kernel does by CUPTI.
-LAUNCH_MS = 0.004
-
-
 def test_as_in_the_training_run(
     gpt2: tuple[Path, dict[str, list[float]]], benched: dict[str, Any]
 ) -> None:
-    """Within 10 % of the trace where the working set exceeds L2; else a note says why not."""
+    """Within 10 % of the trace; else by no more than the launch and the cache explain in a note."""
     by_name: dict[str, list[dict[str, Any]]] = {}
     for row in benched["kernels"]:
         by_name.setdefault(row["kernel_name"], []).append(row)
     (peak,) = benched["peaks"]
-    assert peak["cache_bytes"] > 1 << 20
-    compared, off = [], []
+    assert peak["cache_bytes"] > 1 << 20 and 0.001 < peak["launch_ms"] < 0.02
+    compared, off = 0, []
     for name, times in gpt2[1].items():
         rows = by_name[name]
         if len(rows) > 1 or rows[0]["total_bytes"] is None:
             continue  # of several shapes, or of two graphs: the trace does not tell them apart
         (row,) = rows
-        if row["total_bytes"] > peak["cache_bytes"]:
-            trace_ms = statistics.median(times)
-            compared.append((name, row["total_bytes"], row["ms"], trace_ms))
-            if row["ms"] != pytest.approx(trace_ms, rel=0.1, abs=LAUNCH_MS):
-                off.append(compared[-1])
-        else:
-            assert any(
-                "timed with cold caches" in note or "faster than" in note for note in row["notes"]
-            ), row
-    print(*compared, sep="\n")  # -rP shows it
-    assert compared and not off
+        trace_ms = statistics.median(times)
+        explained_ms = 0.0
+        if any("timed with cold caches" in note for note in row["notes"]):
+            held = min(row["total_bytes"], peak["cache_bytes"])
+            explained_ms = peak["launch_ms"] + held / peak["copy_gb_per_s"] / 1e6
+        elif row["total_bytes"] > peak["cache_bytes"]:
+            compared += 1
+        print(name, row["total_bytes"], row["ms"], trace_ms, explained_ms)  # -rP shows it
+        if not 0.9 * trace_ms <= row["ms"] <= 1.1 * trace_ms + explained_ms:
+            off.append(name)
+    assert compared >= 2 and not off
 
 
 def test_every_kernel_has_its_figures(benched: dict[str, Any]) -> None:

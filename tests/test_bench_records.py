@@ -51,10 +51,15 @@ def test_faster_than_memory_is_explained() -> None:
 
 
 def test_small_kernels_on_a_gpu_are_timed_cold() -> None:
-    (note,) = explain(record(1, 40_000_000))
-    assert note.startswith("timed with cold caches; in a run its 40 MB may")
-    assert explain(record(1, 60_000_000)) == []
-    assert explain(record(1, 40_000_000, device="cpu")) == []
+    # 40 MB at 1000 GB/s are 40 µs, and the launch 4 more.
+    (note,) = explain(record(0.1, 40_000_000, launch_ms=0.004))
+    assert note.startswith("timed with cold caches and the launch")
+    assert "takes up to 0.044 ms less: 0.004 are the launch, and 40 MB of its 40 MB may" in note
+    # Of more than the cache is large, as much as it holds: 54 µs are a tenth of 540.
+    (note,) = explain(record(0.53, 400_000_000, launch_ms=0.004))
+    assert "takes up to 0.054 ms less: 0.004 are the launch, and 50 MB of its 400 MB may" in note
+    assert explain(record(0.55, 400_000_000, launch_ms=0.004)) == []
+    assert explain(record(0.1, 40_000_000, device="cpu")) == []
 
 
 def test_an_unsteady_time_is_said_to_be_one() -> None:

@@ -30,6 +30,7 @@ def measure_peak(device: str) -> Peak:
     size = min(_CUDA_COPY_BYTES, free // _MAX_SHARE)
     gb_per_s = _copy(size, device)
     datasheet = _datasheet_gb_per_s(properties)
+    one = torch.zeros(1, device=device)
     return Peak(
         device=device,
         device_name=str(properties.name),
@@ -38,6 +39,7 @@ def measure_peak(device: str) -> Peak:
         datasheet_gb_per_s=datasheet,
         datasheet_source=None if datasheet is None else "memory clock and bus width",
         cache_bytes=getattr(properties, "L2_cache_size", None) or None,
+        launch_ms=measure(lambda: one.add_(1), device).ms,
     )
 
 

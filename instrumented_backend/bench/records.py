@@ -17,6 +17,7 @@ class Peak:
     datasheet_gb_per_s: float | None = None
     datasheet_source: str | None = None
     cache_bytes: int | None = None  # of the last level
+    launch_ms: float | None = None  # on a GPU: what is timed where a kernel does next to nothing
 
     @property
     def gb_per_s(self) -> float:
@@ -99,6 +100,10 @@ class BenchRun:
     interrupted: bool = False
 
 
+_TELLING = 0.1  # of a time: less is not worth a note
+TIMED_COLD = "timed with cold caches"
+
+
 def explain(record: BenchRecord) -> list[str]:
     """Notes about a record's own figures: spread, caches, what passes the bandwidth of memory."""
     notes: list[str] = []
@@ -110,22 +115,26 @@ def explain(record: BenchRecord) -> list[str]:
             f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
         )
     share = record.share_of(peak.copy_gb_per_s) if peak else None
-    moved, cache = record.kernel.total_bytes, peak.cache_bytes if peak else None
+    moved = record.kernel.total_bytes
     if peak is None or share is None or moved is None:
         return notes
-    fits = cache is not None and moved <= cache
+    cache = peak.cache_bytes or 0
     if share > 100:
         notes.append(
             f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}"
-            if fits and cache is not None
+            if moved <= cache
             else f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): part of the bytes that are "
             "counted never reach memory, such as those read again from a cache"
         )
-    elif fits and peak.device != "cpu":
-        notes.append(
-            f"timed with cold caches; in a run its {_size(moved)} may still be in the cache of "
-            f"{_size(cache or 0)}"
-        )
+    elif peak.device != "cpu":
+        launch_ms, held = peak.launch_ms or 0, min(moved, cache)
+        less_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
+        if less_ms > _TELLING * timing.ms:
+            notes.append(
+                f"{TIMED_COLD} and the launch; in a run it takes up to {less_ms:.2g} ms less: "
+                f"{launch_ms:.2g} are the launch, and {_size(held)} of its {_size(moved)} may "
+                "still be in the cache"
+            )
     return notes
 
 

@@ -6,11 +6,18 @@ import io
 import json
 import shutil
 
-from instrumented_backend.bench.records import BenchRecord, BenchRun, GraphBench, Peak
+from instrumented_backend.bench.records import (
+    TIMED_COLD,
+    BenchRecord,
+    BenchRun,
+    GraphBench,
+    Peak,
+)
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows
 
-_UNSTEADY = "unsteady"  # a note of its own has it in the files; the terminal a column
+# Notes of single kernels in the files; the terminal has a column, and a line for all of them.
+_SAID_ELSEWHERE = ("unsteady", TIMED_COLD)
 
 
 def render_bench(run: BenchRun, layout: str) -> str:
@@ -106,7 +113,13 @@ def _peak_line(peak: Peak) -> str:
     line = f"{peak.device_name}: copies {peak.copy_gb_per_s:.4g} GB/s (measured)"
     if peak.datasheet_gb_per_s is not None:
         line += f", datasheet {peak.datasheet_gb_per_s:.4g} GB/s ({peak.datasheet_source})"
-    return f"{line}; shares of peak are of the {peak.source}"
+    line += f"; shares of peak are of the {peak.source}"
+    if peak.launch_ms is not None:
+        line += (
+            f"\nms: with cold caches, and {peak.launch_ms:.2g} ms of each are its launch; "
+            "small kernels take less in a run"
+        )
+    return line
 
 
 def _graph_lines(graph: GraphBench) -> list[str]:
@@ -133,7 +146,7 @@ def _note_lines(records: list[BenchRecord]) -> list[str]:
     """The notes about the figures, each once with the kernels that it is about."""
     lines = []
     for record in records:
-        notes = [note for note in record.notes if not note.startswith(_UNSTEADY)]
+        notes = [note for note in record.notes if not note.startswith(_SAID_ELSEWHERE)]
         lines += [f"{record.kernel.kernel_name}: {note}" for note in notes]
     return list(dict.fromkeys(lines))
 
