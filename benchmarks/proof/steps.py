@@ -1,6 +1,7 @@
 """What training steps cost: ours, and what one would do without us, against plain Inductor."""
 
 import sys
+import threading
 import time
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ from proof import child
 from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
+TURNS = 20  # of either, in a run
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
@@ -32,11 +34,11 @@ def _timer(device: str, count: int) -> Callable[[Callable[[], object]], float]:
 
 
 def steps(mode: str, device: str, pairs: int) -> list[Cost]:
-    """Blocks of training steps with ``INSTRUMENTED_OPS=mode``, as ratios to Inductor's.
+    """Training steps with ``INSTRUMENTED_OPS=mode``, as ratios to Inductor's.
 
     On CPU 100 steps of GPT-2 with 12 layers of 256, on CUDA 500 of four transformer blocks
-    (`workloads.py`). Each block of ours starts as a run does, with a window; in ``auto`` a second
-    one runs with the windows closed.
+    (`workloads.py`). A whole run starts as a program does, with a window; in ``auto`` a second one
+    has its windows closed.
     """
     rows = child.call(ours, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
     return [Cost(**row) for row in rows]
@@ -50,31 +52,24 @@ def ours(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
 
     make = workloads.net if device == "cuda" else workloads.gpt2
     step = {name: make(name, device) for name in ("inductor", "instrumented")}
-    session = backend._session
-    seconds = _timer(device, count)
     for run in step.values():
         for _ in range(5):
             run()
-
-    def close_windows() -> None:
-        with session.ops._lock:
-            session.ops._close()
-
-    # The first closes the window, too; the next one opens with a call of ours.
-    starts = {"whole run": session.reset}
+    seconds = _timer(device, count // TURNS)
+    session = backend._session
+    ratios: dict[str, list[float]] = {"whole run": []}
     if mode == "auto":
-        starts["windows closed"] = close_windows
-    ratios: dict[str, list[float]] = {what: [] for what in starts}
+        ratios["windows closed"] = []
     with click.progressbar(range(pairs), label=f"{count} steps, {mode}", file=sys.stderr) as bar:
-        for i in bar:
-            for what, begin in starts.items():
-                found = {}
-                for name in list(step)[:: 1 if i % 2 else -1]:
-                    begin()
-                    found[name] = seconds(step[name])
-                    if name == "instrumented" and what == "whole run":
-                        observed = backend.report().ops
-                ratios[what].append(found["instrumented"] / found["inductor"])
+        for _ in bar:
+            for what, found in ratios.items():
+                session.reset()  # a window is due
+                if what == "windows closed":
+                    with session.ops._lock:
+                        session.ops._close()
+                found.append(_in_turns(step["instrumented"], step["inductor"], seconds))
+                if what == "whole run":
+                    observed = backend.report().ops
     click.echo(
         f"{mode}: {observed.status}, {observed.observed_pct} % of a run's calls observed", err=True
     )
@@ -82,6 +77,45 @@ def ours(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
         cost_of(f"{count} steps, {device}, {mode}: {what}", values, "x", limit)
         for (what, values), limit in zip(ratios.items(), LIMITS[mode], strict=False)
     ]
+
+
+def _in_turns(
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    seconds: Callable[[Callable[[], object]], float],
+) -> float:
+    """The ratio of one run's times; what a machine does for longer than a turn is in both.
+
+    A window that is open sees nothing of the others' turns, and costs them nothing; the time that
+    they take is none of the run's, of which windows may have their share.
+    """
+    from instrumented_backend import backend
+
+    meter = backend._session.ops
+    our_s = their_s = until_next_s = 0.0
+    for _ in range(TURNS):
+        earlier = meter._timer
+        turn_s = seconds(ours)
+        our_s += turn_s
+        was_open = meter._is_open
+        if was_open:
+            with meter._lock:
+                meter._close()
+        timer = meter._timer
+        if is_waiting := timer is not None and timer.is_alive():
+            timer.cancel()
+            until_next_s = max((until_next_s if timer is earlier else timer.interval) - turn_s, 0)
+        their_turn_s = seconds(theirs)
+        their_s += their_turn_s
+        if meter._started_s is not None:
+            meter._started_s += their_turn_s
+        if was_open:
+            meter._want(1)
+        elif is_waiting:
+            meter._timer = threading.Timer(until_next_s, timer.function, timer.args)
+            meter._timer.daemon = True
+            meter._timer.start()
+    return our_s / their_s
 
 
 def compared(device: str, pairs: int) -> list[Cost]:

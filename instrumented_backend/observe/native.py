@@ -59,9 +59,11 @@ class Sums(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
-    """What the windows cost: events, the ops and autograd nodes among them, samples of lines."""
+    """What the windows cost: events, the ops and autograd nodes among them, samples' time."""
 
-    _fields_: ClassVar = [(name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples")]
+    _fields_: ClassVar = [
+        (name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "sample_ns")
+    ]
 
 
 Sampler = ctypes.CFUNCTYPE(
