@@ -65,8 +65,8 @@ def _last_before(ids: Times, starts: Times, wanted: Times, times: Times) -> Time
 
 
 def captured_by(trace: Trace) -> str | None:
-    """The best mark of compiled regions that the trace has."""
-    return next((mark for mark in REGION_MARKS if mark in trace.regions), None)
+    """The best mark of compiled graphs' calls that the trace has."""
+    return next((mark for mark in REGION_MARKS[:2] if mark in trace.regions), None)
 
 
 def in_regions(

@@ -24,7 +24,8 @@ HOST = frozenset({"cpu_op", "user_annotation", "Operator"})
 
 # What marks compiled regions, the best first. This backend's own marks hold one call of a compiled
 # graph. Plain Inductor's `## Call CompiledFxGraph` comes close. Dynamo's `Torch-Compiled Region`
-# holds more: what runs eagerly after a graph break, too; and it has no backward.
+# only says that something was compiled: it holds what runs eagerly after a graph break, too (of two
+# H200 that ran no compiled graph, it held 7 and 30 % of the kernels' time), and has no backward.
 REGION_MARKS = ("TORCHDYNAMO", "## Call CompiledFxGraph", "Torch-Compiled Region")
 _REGION = re.compile(rf"(?:({REGION_MARKS[0]})(?:_BACKWARD)?|({'|'.join(REGION_MARKS[1:])})\b.*)")
 

@@ -161,7 +161,8 @@ class _Analysis:
         """Which activities a compiled region launched; None if the trace can't tell."""
         call = self.launches.call
         if self.mark is None:
-            return np.zeros(len(call), dtype=bool) if self.trace.has_host_events else None
+            known = self.trace.has_host_events and not self.trace.regions
+            return np.zeros(len(call), dtype=bool) if known else None
         captured = np.zeros(len(call), dtype=bool)
         known = self.launches.known
         threads = self.trace.launches.thread[call[known]]
@@ -173,7 +174,12 @@ class _Analysis:
         if not self.trace.devices:
             return ["no GPU activity in it: how busy a GPU was is unknown"]
         notes = []
-        if self.captured is None:
+        if self.captured is None and self.trace.regions:
+            notes.append(
+                f"no {REGION_MARKS[0]} regions in it: what compiled graphs launched is unknown"
+                f" (`{REGION_MARKS[2]}` holds what ran eagerly after a graph break, too)"
+            )
+        elif self.captured is None:
             notes.append("no host events in it: what compiled regions launched is unknown")
         elif self.mark is None:
             notes.append("no compiled region in it: nothing counts as captured")
