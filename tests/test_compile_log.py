@@ -200,6 +200,22 @@ def test_nothing_but_our_events_is_rendered(run_program: RunProgram) -> None:
     assert done.stdout == "['recompile_reasons', 'compilation_metrics']\n"
 
 
+def test_what_torch_says_of_triton_kernels(run_program: RunProgram) -> None:
+    """Its own event, as it comes at the end of a compilation on a GPU."""
+    done = run_program("""
+        import torch
+        torch.compile(lambda x: x.sin(), backend="instrumented")(torch.ones(2))
+        from torch._inductor import async_compile
+        states = ("hit", "miss", "miss", "only 1 config")
+        async_compile._compile_start()
+        for number, state in enumerate(states):
+            async_compile._add_triton_kernel_info(f"k{number}", {"autotune_cache_state": state})
+        async_compile._compile_end()
+    """)
+    tuning = done.report["caches"]["autotune"]
+    assert (tuning["cache_hits"], tuning["cache_misses"]) == (1, 2)
+
+
 def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> None:
     source = """
         import torch

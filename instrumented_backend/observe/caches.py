@@ -23,6 +23,12 @@ class CacheLog:
     def clear(self) -> None:
         self._keys: deque[tuple[str, Key]] = deque(maxlen=MAX_KEYS)  # compile id → its key
         self._entries: dict[tuple[str, str], None] = {}
+        self.tuning: Counter[str] = Counter()  # "hit", "miss", "only 1 config", "force_disabled"
+
+    def compiled_triton(self, kernels: Mapping[str, Mapping[str, Any]]) -> None:
+        """What torch says of each Triton kernel that it compiled, by name."""
+        for info in kernels.values():
+            self.tuning[str(info.get("autotune_cache_state"))] += 1
 
     def looked_up(self, name: str, found: Mapping[str, Any], graph: GraphRecord) -> None:
         """``name`` is ``autograd_cache_hit``, ``fx_graph_cache_miss``, ...; ``found`` what it said.
@@ -120,6 +126,7 @@ def cache_section(
 ) -> dict[str, Any]:
     """The report's section; ``counters`` are Inductor's, ``steps`` how often torch did each."""
     states = Counter(record.cache for record in records)
+    from_cache = counters.get("async_compile_cache_hit", 0)
     saved = [record.saved_s for record in records if record.saved_s is not None]
     reasons = Counter(
         record.cache_reason
@@ -138,12 +145,16 @@ def cache_section(
         "bytes": log.bytes_on_disk(),
         "code": {
             "cpp_files_compiled": steps.get("compile_file", 0),
-            "triton_kernels_compiled": counters.get("async_compile_cache_miss", 0),
-            "triton_kernels_compiled_before": counters.get("async_compile_cache_hit", 0),
-            "triton_kernels_from_entries": counters.get("triton_bundler_read_and_emit_kernel", 0),
+            # torch counts a miss for each that is asked for, and then a hit for some of them.
+            "triton_kernels_compiled": counters.get("async_compile_cache_miss", 0) - from_cache,
+            "triton_kernels_from_cache": from_cache,
+            "triton_files_from_entries": counters.get("triton_bundler_read_and_emit_kernel", 0),
         },
         "autotune": {
             "kernels_tuned": steps.get("CachingAutotuner.benchmark_all_configs", 0),
             "products_tuned": counters.get("select_algorithm_autotune", 0),
+            # Of the Triton kernels that were compiled.
+            "cache_hits": log.tuning["hit"],
+            "cache_misses": log.tuning["miss"],
         },
     }

@@ -27,6 +27,7 @@ ARTIFACTS = frozenset(
         "recompile_reasons",
         "fx_graph_cache_bypass",
         "aotautograd_cache_bypass",
+        "triton_kernel_info",
     }
 )
 MAX_COMPILATIONS = 10_000
@@ -122,6 +123,8 @@ class CompileLog(logging.Handler):
             if graph is not None and compile_id in (None, graph.record.compile_id):
                 bypass = json.loads(payload)
                 graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
+        elif name == "triton_kernel_info":
+            self.caches.compiled_triton(json.loads(payload))
 
     def _compilation(self, metrics: dict[str, Any]) -> None:
         compile_id = str(metrics["compile_id"])

@@ -161,8 +161,8 @@ class _Analysis:
         """Which activities a compiled region launched; None if the trace can't tell."""
         call = self.launches.call
         if self.mark is None:
-            known = self.trace.has_host_events and not self.trace.regions
-            return np.zeros(len(call), dtype=bool) if known else None
+            nothing = self.trace.has_host_events and not self.trace.regions
+            return np.zeros(len(call), dtype=bool) if nothing else None
         captured = np.zeros(len(call), dtype=bool)
         known = self.launches.known
         threads = self.trace.launches.thread[call[known]]
