@@ -1,54 +1,75 @@
 """What a compiled call of 8 elements costs."""
 
 import random
+import statistics
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 import click
 
 from proof.figures import Cost, cost_of
 
+# Of each backend: two functions that do the same differ by a tenth of a microsecond and more, for
+# where their objects happen to lie.
+INSTANCES = 4
+
 
 def tiny_call(device: str, rounds: int) -> list[Cost]:
-    """Microseconds over Inductor's, ours and a naive wrapper's; blocks of 500 calls in turn."""
-    import torch
-
+    """Microseconds over Inductor's, ours and a naive wrapper's; short blocks in turn."""
     from proof.naive import record_function
 
-    backends = {
-        "inductor": "inductor",
-        "instrumented": "instrumented",
-        "record_function": record_function,
-    }
-    functions = {}
-    for name, backend in backends.items():
-        # A function of its own for each: Dynamo keeps compiled code by code object.
-        namespace: dict[str, object] = {}
-        exec(compile("def f(x): return x + 1", name, "exec"), namespace)
-        functions[name] = torch.compile(namespace["f"], backend=backend)  # type: ignore[call-overload]
+    return [
+        cost_of(f"call of 8 elements, {device}: {name}", over, "us over", limit)
+        for name, backend, limit in (
+            ("instrumented", "instrumented", 0.4),
+            ("record_function", record_function, None),
+        )
+        for over in [_over_inductor(backend, device, rounds, name)]
+    ]
+
+
+def _over_inductor(backend: Any, device: str, rounds: int, name: str) -> list[float]:
+    """For each round, the mean difference over pairs of functions."""
+    import torch
+
+    functions = [_compiled(kind) for kind in ["inductor", backend] * INSTANCES]
     x = torch.ones(8, device=device)
-    times: dict[str, list[float]] = {name: [] for name in functions}
+    over = []
     with torch.no_grad():
-        for function in functions.values():
+        for function in functions:
             for _ in range(2000):
                 function(x)
-        order = list(functions)
-        with click.progressbar(range(rounds), label="calls", file=sys.stderr) as bar:
+        order = list(range(len(functions)))
+        with click.progressbar(range(rounds), label=f"calls, {name}", file=sys.stderr) as bar:
             for _ in bar:
                 random.shuffle(order)
-                for name in order:
-                    times[name].append(microseconds_a_call(functions[name], x))
+                times = dict.fromkeys(order, 0.0)
+                for number in order:
+                    times[number] = microseconds_a_call(functions[number], x)
                     if device == "cuda":
                         torch.cuda.synchronize()
-    rows = []
-    for name, limit in (("instrumented", 0.4), ("record_function", None)):
-        over = [a - b for a, b in zip(times[name], times["inductor"], strict=True)]
-        rows.append(cost_of(f"call of 8 elements, {device}: {name}", over, "us over", limit))
-    return rows
+                over.append(
+                    statistics.fmean(
+                        times[number + 1] - times[number] for number in range(0, len(order), 2)
+                    )
+                )
+    return over
 
 
-def microseconds_a_call(function: Callable[[object], object], x: object, calls: int = 500) -> float:
+def _compiled(backend: Any) -> Callable[[object], object]:
+    """A function of its own: Dynamo keeps compiled code by code object."""
+    import torch
+
+    namespace: dict[str, Any] = {}
+    exec("def f(x): return x + 1", namespace)
+    compiled: Callable[[object], object] = torch.compile(namespace["f"], backend=backend)
+    return compiled
+
+
+def microseconds_a_call(function: Callable[[object], object], x: object, calls: int = 60) -> float:
+    """Of few calls, so that most blocks are over before the machine does something else."""
     start = time.perf_counter()
     for _ in range(calls):
         function(x)
