@@ -52,7 +52,7 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--steps", default=10, show_default=True, help="Training steps.")
+@click.option("--steps", default=5, show_default=True, help="Training steps.")
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),

@@ -19,7 +19,7 @@ TRAINING = f"""
     import sys, time, torch
     sys.path.insert(0, {str(BENCHMARKS)!r})
     import workloads
-    step = workloads.net("instrumented", "cuda")
+    (step,) = workloads.net("cuda", "instrumented")
     steps = int(sys.argv[1])
     for _ in range(steps):
         step()

@@ -57,7 +57,8 @@ def _step(name: str) -> Callable[[], object]:
     if name == NET:
         import workloads
 
-        return workloads.net("instrumented", "cuda")
+        (step,) = workloads.net("cuda", "instrumented")
+        return step
     import torch
 
     training = models.training(name, "cuda")

@@ -34,7 +34,7 @@ def train(device: str, steps: int) -> Shares:
 
     import instrumented_backend
 
-    step = workloads.gpt2("instrumented", device)
+    (step,) = workloads.gpt2(device, "instrumented")
     for _ in range(steps):
         step()
     report = instrumented_backend.report()

@@ -40,21 +40,21 @@ def steps(mode: str, device: str, pairs: int) -> list[Cost]:
     (`workloads.py`). A whole run starts as a program does, with a window; in ``auto`` a second one
     has its windows closed.
     """
-    rows = child.call(ours, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
+    rows = child.call(with_us, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
     return [Cost(**row) for row in rows]
 
 
-def ours(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
+def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
     """In a process with ``INSTRUMENTED_OPS=mode``."""
     import workloads
 
     from instrumented_backend import backend
 
     make = workloads.net if device == "cuda" else workloads.gpt2
-    step = {name: make(name, device) for name in ("inductor", "instrumented")}
-    for run in step.values():
+    our_step, their_step = make(device, "instrumented", "inductor")
+    for step in (our_step, their_step):
         for _ in range(5):
-            run()
+            step()
     seconds = _timer(device, count // TURNS)
     session = backend._session
     ratios: dict[str, list[float]] = {"whole run": []}
@@ -67,7 +67,7 @@ def ours(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
                 if what == "windows closed":
                     with session.ops._lock:
                         session.ops._close()
-                found.append(_in_turns(step["instrumented"], step["inductor"], seconds))
+                found.append(_in_turns(our_step, their_step, seconds))
                 if what == "whole run":
                     observed = backend.report().ops
     click.echo(
@@ -137,9 +137,9 @@ def with_tool(tool: str, device: str, pairs: int, count: int) -> list[float]:
     from proof.naive import record_function
 
     make = workloads.net if device == "cuda" else workloads.gpt2
-    plain = make("inductor", device)
+    plain, marked = make(device, "inductor", record_function)
     # torch.profiler alone has no need of the marks.
-    with_marks = plain if tool == "torch.profiler" else make(record_function, device)
+    with_marks = plain if tool == "torch.profiler" else marked
     seconds = _timer(device, count)
     for step in (plain, with_marks):
         for _ in range(5):

@@ -59,11 +59,9 @@ class Sums(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
-    """What the windows cost: events, the ops and autograd nodes among them, samples' time."""
+    """What the windows cost: events, the ops and autograd nodes among them, samples of lines."""
 
-    _fields_: ClassVar = [
-        (name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "sample_ns")
-    ]
+    _fields_: ClassVar = [(name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples")]
 
 
 Sampler = ctypes.CFUNCTYPE(

@@ -23,16 +23,16 @@ from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
 
-BUDGET = 0.004  # of the time that the program runs
+BUDGET = 0.0025  # of the time that the program runs, by the costs below
 ALWAYS_AFFORDABLE_S = 0.003  # a thousandth of what importing torch takes: short runs are seen whole
 ROUNDS_AFTER_COMPILE = 6
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # What a window costs (benchmarks/RESULTS.md), in seconds: each event, and besides for each that is
-# an op or an autograd node; each graph call. Samples are timed. Twice that was measured where the
-# program's own data push all else out of the caches.
-EVENT_S, OP_S, NODE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 2e-6
+# an op, an autograd node, a sample; each graph call. Twice that was measured where the program's
+# own data push all else out of the caches. Not timed: a busy machine would end windows early.
+EVENT_S, OP_S, NODE_S, SAMPLE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 8e-6, 2e-6
 # Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
 # always on the same line, as most are.
 DENSE_SAMPLES = 1
@@ -336,7 +336,7 @@ class OpMeter:
         work = native.Work()
         self._lib.op_meter_work(ctypes.byref(work))
         return float(
-            work.events * EVENT_S + work.ops * OP_S + work.nodes * NODE_S + work.sample_ns / 1e9
+            work.events * EVENT_S + work.ops * OP_S + work.nodes * NODE_S + work.samples * SAMPLE_S
         )
 
     def _spent_s(self) -> float:
