@@ -49,12 +49,14 @@ def test_what_hits_spared() -> None:
     log.looked_up("autograd_cache_miss", {}, graphs[2])
     log.looked_up("something_else", {}, graphs[2])
     assert [graph.saved_s for graph in graphs] == [2.5, 1.5, None]
+    log.compiled_triton({"k0": {"autotune_cache_state": "miss"}, "k1": {"compile_time_us": 1}})
     # Of three kernels that were asked for, one was there.
     counters = {"async_compile_cache_miss": 3, "async_compile_cache_hit": 1}
     section = cache_section(graphs, counters, {"compile_file": 2}, log)
     assert section["saved_s"] == 4.0
     assert section["code"]["triton_kernels_compiled"] == 2
     assert section["code"]["triton_kernels_from_cache"] == 1
+    assert (section["autotune"]["cache_hits"], section["autotune"]["cache_misses"]) == (0, 1)
     assert section["code"]["cpp_files_compiled"] == 2
     assert section["bypass_reasons"] == {}
 

@@ -214,6 +214,7 @@ def test_what_torch_says_of_triton_kernels(run_program: RunProgram) -> None:
     """)
     tuning = done.report["caches"]["autotune"]
     assert (tuning["cache_hits"], tuning["cache_misses"]) == (1, 2)
+    assert done.report["caches"]["code"]["triton_kernels_compiled"] == 4
 
 
 def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> None:

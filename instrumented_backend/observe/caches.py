@@ -126,7 +126,6 @@ def cache_section(
 ) -> dict[str, Any]:
     """The report's section; ``counters`` are Inductor's, ``steps`` how often torch did each."""
     states = Counter(record.cache for record in records)
-    from_cache = counters.get("async_compile_cache_hit", 0)
     saved = [record.saved_s for record in records if record.saved_s is not None]
     reasons = Counter(
         record.cache_reason
@@ -145,9 +144,10 @@ def cache_section(
         "bytes": log.bytes_on_disk(),
         "code": {
             "cpp_files_compiled": steps.get("compile_file", 0),
-            # torch counts a miss for each that is asked for, and then a hit for some of them.
-            "triton_kernels_compiled": counters.get("async_compile_cache_miss", 0) - from_cache,
-            "triton_kernels_from_cache": from_cache,
+            # Not ``async_compile_cache_miss``: that is moved for each kernel that is asked for, and
+            # once more by a hit in the FX graph cache.
+            "triton_kernels_compiled": log.tuning.total(),
+            "triton_kernels_from_cache": counters.get("async_compile_cache_hit", 0),
             "triton_files_from_entries": counters.get("triton_bundler_read_and_emit_kernel", 0),
         },
         "autotune": {
