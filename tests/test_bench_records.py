@@ -46,8 +46,15 @@ def test_faster_than_memory_is_explained() -> None:
     assert explain(record(0.01, 40_000_000)) == [
         "faster than memory: its 40 MB stay in the cache of 50 MB"
     ]
-    (note,) = explain(record(0.01, 60_000_000))
+    note, cold = explain(record(0.01, 60_000_000, launch_ms=0.004))
     assert note.startswith("faster than a copy (1000 GB/s): part of the bytes")
+    assert cold.startswith("timed with cold caches"), "both may be the reason"
+    assert explain(record(0.01, 60_000_000, device="cpu")) == [note]
+    fill = record(0.05, 60_000_000, device="cpu")
+    fill.kernel.read_bytes = 0
+    assert explain(fill) == [
+        "faster than a copy (1000 GB/s): it reads next to nothing, and writing alone is faster"
+    ]
 
 
 def test_small_kernels_on_a_gpu_are_timed_cold() -> None:

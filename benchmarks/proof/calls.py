@@ -1,9 +1,11 @@
 """What a compiled call of 8 elements costs."""
 
+import itertools
 import random
 import statistics
 import sys
 import time
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -58,13 +60,23 @@ def _over_inductor(backend: Any, device: str, rounds: int, name: str) -> list[fl
     return over
 
 
+def _add_one(x: Any) -> Any:
+    return x + 1
+
+
+_numbers = itertools.count(1)
+
+
 def _compiled(backend: Any) -> Callable[[object], object]:
-    """A function of its own: Dynamo keeps compiled code by code object."""
+    """A function of its own: Dynamo keeps compiled code by code object.
+
+    Not one from a string, which Dynamo would compile as part of a function that all of them share.
+    """
     import torch
 
-    namespace: dict[str, Any] = {}
-    exec("def f(x): return x + 1", namespace)
-    compiled: Callable[[object], object] = torch.compile(namespace["f"], backend=backend)
+    code = _add_one.__code__.replace(co_name=f"add_one_{next(_numbers)}")
+    function = types.FunctionType(code, {"__builtins__": __builtins__})
+    compiled: Callable[[object], object] = torch.compile(function, backend=backend)
     return compiled
 
 

@@ -1,9 +1,12 @@
 """What training steps cost: ours, and what one would do without us, against plain Inductor."""
 
+import gc
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -12,6 +15,9 @@ from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
 TURNS = 20  # of either, in a run
+# Of either, with the windows closed: few, so that most turns are over before the machine does
+# something else.
+CLOSED_STEPS = 2
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
@@ -38,7 +44,7 @@ def steps(mode: str, device: str, pairs: int) -> list[Cost]:
 
     On CPU 100 steps of GPT-2 with 12 layers of 256, on CUDA 500 of four transformer blocks
     (`workloads.py`). A whole run starts as a program does, with a window; in ``auto`` a second one
-    has its windows closed.
+    has its windows closed, and is a pair every other step.
     """
     rows = child.call(with_us, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
     return [Cost(**row) for row in rows]
@@ -55,67 +61,103 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
     for step in (our_step, their_step):
         for _ in range(5):
             step()
+    gc.collect()
+    gc.freeze()  # a collection of all that was imported is some steps long, and in either's turn
     seconds = _timer(device, count // TURNS)
     session = backend._session
-    ratios: dict[str, list[float]] = {"whole run": []}
-    if mode == "auto":
-        ratios["windows closed"] = []
+    runs, turns = [], []
     with click.progressbar(range(pairs), label=f"{count} steps, {mode}", file=sys.stderr) as bar:
         for _ in bar:
-            for what, found in ratios.items():
-                session.reset()  # a window is due
-                if what == "windows closed":
-                    with session.ops._lock:
-                        session.ops._close()
-                found.append(_in_turns(our_step, their_step, seconds))
-                if what == "whole run":
-                    observed = backend.report().ops
+            for step in (our_step, their_step):
+                seconds(step)
+            session.reset()  # a window is due
+            ours, theirs = zip(*_in_turns(our_step, their_step, seconds), strict=True)
+            runs.append(sum(ours) / sum(theirs))
+            observed = backend.report().ops
+            if mode == "auto":
+                session.reset()
+                with session.ops._lock:
+                    session.ops._close()
+                turns += _short_turns(our_step, their_step, _timer(device, CLOSED_STEPS), count)
     click.echo(
         f"{mode}: {observed.status}, {observed.observed_pct} % of a run's calls observed", err=True
     )
-    return [
-        cost_of(f"{count} steps, {device}, {mode}: {what}", values, "x", limit)
-        for (what, values), limit in zip(ratios.items(), LIMITS[mode], strict=False)
-    ]
+    what = f"{count} steps, {device}, {mode}: "
+    whole_limit, closed_limit = LIMITS[mode]
+    costs = [cost_of(what + "whole run", runs, "x", whole_limit)]
+    if turns:
+        costs.append(cost_of(what + "windows closed, in turns", turns, "x", closed_limit))
+    return costs
 
 
 def _in_turns(
     ours: Callable[[], object],
     theirs: Callable[[], object],
     seconds: Callable[[Callable[[], object]], float],
-) -> float:
-    """The ratio of one run's times; what a machine does for longer than a turn is in both.
+) -> list[tuple[float, float]]:
+    """Each turn's times in one run; what a machine does for longer than a turn is in both.
 
     A window that is open sees nothing of the others' turns, and costs them nothing; the time that
     they take is none of the run's, of which windows may have their share.
     """
     from instrumented_backend import backend
 
-    meter = backend._session.ops
-    our_s = their_s = until_next_s = 0.0
-    for _ in range(TURNS):
-        earlier = meter._timer
-        turn_s = seconds(ours)
-        our_s += turn_s
-        was_open = meter._is_open
-        if was_open:
+    clock = _MetersClock(backend._session.ops)
+    turns = []
+    for number in range(TURNS):
+        our_s = 0.0 if number % 2 else seconds(ours)
+        with clock.stopped():
+            their_s = seconds(theirs)
+        turns.append((our_s or seconds(ours), their_s))
+    return turns
+
+
+def _short_turns(
+    ours: Callable[[], object],
+    theirs: Callable[[], object],
+    seconds: Callable[[Callable[[], object]], float],
+    count: int,
+) -> list[float]:
+    """The ratio of each turn's times; what is the same in every call shows in their median."""
+    ratios = []
+    for number in range(count // CLOSED_STEPS):
+        steps = (ours, theirs) if number % 2 else (theirs, ours)
+        times = {step: seconds(step) for step in steps}
+        ratios.append(times[ours] / times[theirs])
+    return ratios
+
+
+class _MetersClock:
+    """The time that the op meter takes for the run's."""
+
+    def __init__(self, meter: Any) -> None:
+        self._meter = meter
+        self._since_s = time.monotonic()
+        self._timer: threading.Timer | None = None  # its own, that waits for `_left_s`
+        self._left_s = 0.0
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        meter, start = self._meter, time.monotonic()
+        if was_open := meter._is_open:
             with meter._lock:
                 meter._close()
         timer = meter._timer
         if is_waiting := timer is not None and timer.is_alive():
             timer.cancel()
-            until_next_s = max((until_next_s if timer is earlier else timer.interval) - turn_s, 0)
-        their_turn_s = seconds(theirs)
-        their_s += their_turn_s
+            left_s = self._left_s if timer is self._timer else timer.interval
+            self._left_s = max(left_s - (start - self._since_s), 0)
+        yield
+        self._since_s = time.monotonic()
         if meter._started_s is not None:
-            meter._started_s += their_turn_s
+            meter._started_s += self._since_s - start
         if was_open:
             meter._want(1)
         elif is_waiting:
-            meter._timer = threading.Timer(until_next_s, timer.function, timer.args)
-            meter._timer.daemon = True
-            meter._timer.start()
-    return our_s / their_s
+            self._timer = threading.Timer(self._left_s, timer.function, timer.args)
+            self._timer.daemon = True
+            self._timer.start()
+            meter._timer = self._timer
 
 
 def compared(device: str, pairs: int) -> list[Cost]:

@@ -119,14 +119,19 @@ def explain(record: BenchRecord) -> list[str]:
     if peak is None or share is None or moved is None:
         return notes
     cache = peak.cache_bytes or 0
+    if share > 100 and moved <= cache:
+        notes.append(f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}")
+        return notes
     if share > 100:
-        notes.append(
-            f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}"
-            if moved <= cache
-            else f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): part of the bytes that are "
-            "counted never reach memory, such as those read again from a cache"
+        reads = record.kernel.read_bytes
+        why = (
+            "it reads next to nothing, and writing alone is faster"
+            if reads is not None and reads < _TELLING * moved
+            else "part of the bytes that are counted never reach memory, such as those read again "
+            "from a cache"
         )
-    elif peak.device != "cpu":
+        notes.append(f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): {why}")
+    if peak.device != "cpu":
         launch_ms, held = peak.launch_ms or 0, min(moved, cache)
         less_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
         if less_ms > _TELLING * timing.ms:
