@@ -36,9 +36,9 @@ constexpr uint32_t kMaxOrdinals = 64;
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
 
-int64_t now_ns() {
+int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
+  clock_gettime(clock, &t);
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
@@ -130,9 +130,9 @@ Meter& meter() {
 
 std::atomic<bool> open_now{false};
 // What a window costs: the callback's calls; those of them that are ops; autograd nodes among these,
-// whose names PyTorch puts together for us; samples taken.
+// whose names PyTorch puts together for us; samples taken, and the CPU time that they took.
 struct Work {
-  uint64_t events = 0, ops = 0, nodes = 0, samples = 0;
+  uint64_t events = 0, ops = 0, nodes = 0, samples = 0, sample_ns = 0;
 };
 
 std::mutex work_mutex;
@@ -211,6 +211,7 @@ void flush_work(Thread& t) {
   work.ops += t.work.ops;
   work.nodes += t.work.nodes;
   work.samples += t.work.samples;
+  work.sample_ns += t.work.sample_ns;
   t.work = Work();
 }
 
@@ -342,9 +343,11 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   if (sampler) {
     ++t.quiet;
+    const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
     sampler(name, gap, ordinal, ns, weight);
-    --t.quiet;
+    t.work.sample_ns += now_ns(CLOCK_THREAD_CPUTIME_ID) - start;
     ++t.work.samples;
+    --t.quiet;
   }
 }
 

@@ -59,9 +59,14 @@ class Sums(ctypes.Structure):
 
 
 class Work(ctypes.Structure):
-    """What the windows cost: events, the ops and autograd nodes among them, samples of lines."""
+    """What the windows cost: events, the ops and autograd nodes among them, samples of lines.
 
-    _fields_: ClassVar = [(name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples")]
+    ``sample_ns`` is the CPU time that the samples took.
+    """
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples", "sample_ns")
+    ]
 
 
 Sampler = ctypes.CFUNCTYPE(

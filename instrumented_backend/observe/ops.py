@@ -23,16 +23,18 @@ from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
 
-BUDGET = 0.0025  # of the time that the program runs, by the costs below
-ALWAYS_AFFORDABLE_S = 0.003  # a thousandth of what importing torch takes: short runs are seen whole
+BUDGET = 0.004  # of the time that the program runs, by the costs below
+ALWAYS_AFFORDABLE_S = 0.005  # a thousandth of what importing torch takes: short runs are seen whole
 ROUNDS_AFTER_COMPILE = 6
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # What a window costs (benchmarks/RESULTS.md), in seconds: each event, and besides for each that is
-# an op, an autograd node, a sample; each graph call. Twice that was measured where the program's
-# own data push all else out of the caches. Not timed: a busy machine would end windows early.
-EVENT_S, OP_S, NODE_S, SAMPLE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 8e-6, 2e-6
+# an op, an autograd node; each graph call. Samples of lines are timed, by their thread's CPU clock,
+# which a busy machine does not push on. They take `SAMPLE_S` where the others were measured; by as
+# much as they take longer, the machine is slower, or the program's own data fill its caches.
+EVENT_S, OP_S, NODE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 2e-6
+SAMPLE_S = 8e-6
 # Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
 # always on the same line, as most are.
 DENSE_SAMPLES = 1
@@ -113,7 +115,7 @@ class OpMeter:
         self._interval_s = FIRST_INTERVAL_S
         self._started_s: float | None = None
         self._compiled_s = 0.0
-        self._spent_before_s = 0.0
+        self._work_before = native.Work()
         self._timer: threading.Timer | None = None
 
     # --- Start and end --------------------------------------------------------------------------
@@ -159,16 +161,17 @@ class OpMeter:
             self._forget()
             if self._lib is not None:
                 self._lib.op_meter_clear()
-                self._spent_before_s = self._native_s()
+                self._work_before = self._work()
             self._lines.clear()
             self._want(ROUNDS_AFTER_COMPILE)
 
     def after_fork(self) -> None:
         """In the child, where no other thread exists, and which has compiled nothing itself."""
         self._lock = threading.RLock()
+        self._forget()
         if self._lib is not None:
             self._lib.op_meter_after_fork()
-        self._forget()
+            self._work_before = self._work()
         self._compiling = 0
         self._paused = False
         self._set_active(False)
@@ -332,15 +335,24 @@ class OpMeter:
             return 0.0
         return time.monotonic() - self._started_s - self._compiled_s
 
-    def _native_s(self) -> float:
+    def _work(self) -> native.Work:
         work = native.Work()
         self._lib.op_meter_work(ctypes.byref(work))
-        return float(
-            work.events * EVENT_S + work.ops * OP_S + work.nodes * NODE_S + work.samples * SAMPLE_S
-        )
+        return work
 
     def _spent_s(self) -> float:
-        return self._native_s() - self._spent_before_s + self._calls * CALL_S
+        """What the windows have cost, by the estimate above."""
+        now, before = self._work(), self._work_before
+        samples = now.samples - before.samples
+        sampled_s = 1e-9 * (now.sample_ns - before.sample_ns)
+        slower = max(1.0, sampled_s / (samples * SAMPLE_S)) if samples else 1.0
+        counted_s = (
+            (now.events - before.events) * EVENT_S
+            + (now.ops - before.ops) * OP_S
+            + (now.nodes - before.nodes) * NODE_S
+            + self._calls * CALL_S
+        )
+        return float(slower * counted_s + sampled_s)
 
     # --- Reading --------------------------------------------------------------------------------
 
