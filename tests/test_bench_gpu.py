@@ -161,7 +161,7 @@ def test_every_kernel_is_do_benchs(
 ) -> None:
     """Within 5 % of ``triton.testing.do_bench`` by hand, in processes without us.
 
-    Of a few microseconds, ``do_bench`` itself gives times that are 10 % apart from call to call
+    Of a few microseconds, ``do_bench`` itself gives times up to 20 % apart, from call to call
     and from process to process: such a kernel is within 5 % of the range of four of them.
     """
     out = tmp_path / "times.json"

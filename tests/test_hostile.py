@@ -193,6 +193,17 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
         reports=0,
         same_stderr=False,  # no report file
     ),
+    "a read-only report folder at the end": Condition(
+        """
+print(step(ones).tolist())
+os.chmod(os.environ["INSTRUMENTED_DIR"], 0o500)
+if os.geteuid() == 0:
+    os.seteuid(65534)  # root writes anywhere
+print(step(ones).tolist())
+""",
+        reports=0,
+        same_stderr=False,  # no report file
+    ),
     "nobody's home": Condition(
         "print(step(ones).tolist())",
         before="import pwd\ndef getpwuid(uid): raise KeyError(uid)\npwd.getpwuid = getpwuid",

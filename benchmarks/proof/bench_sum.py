@@ -1,7 +1,11 @@
 """The command ``bench``: its times against Inductor's own harness in the generated modules."""
 
+import statistics
+import sys
 import tempfile
 from pathlib import Path
+
+import click
 
 from proof import child
 from proof.figures import Figure
@@ -9,31 +13,52 @@ from proof.figures import Figure
 BATCH, LENGTH = 2, 256
 
 
-def sum_of_kernels(layers: int = 2) -> list[Figure]:
+def sum_of_kernels(layers: int = 2, rounds: int = 3) -> list[Figure]:
     """Forward and backward of a GPT-2 (width 768, full vocabulary) on CPU.
 
     The sum of what `bench` finds for the kernels and the extern calls, and its time of the whole
-    call, against ``benchmark_compiled_module`` of the same module.
+    call, against ``benchmark_compiled_module`` of the same module; medians of some rounds, in which
+    the two take turns.
     """
     from instrumented_backend.bench.collect import find_targets
     from instrumented_backend.bench.driver import Options, bench
 
     model = f"gpt2, {layers} layers"
-    rows = []
-    with tempfile.TemporaryDirectory() as cache:
+    sums: dict[str, list[float | None]] = {}
+    calls: dict[str, list[float | None]] = {}
+    oracle: dict[str, list[float]] = {}
+    with (
+        tempfile.TemporaryDirectory() as cache,
+        click.progressbar(range(rounds), label="bench", file=sys.stderr) as bar,
+    ):
         child.call(compile_gpt2, layers, TORCHINDUCTOR_CACHE_DIR=cache)
         targets = find_targets([Path(cache)])
         graphs = [target for target in targets.modules if target.kind == "graph"]
-        run = bench(graphs, Options())
-        for graph in run.graphs:
-            name = Path(graph.path).stem[:6]
-            times = child.call(harness, graph.path, TORCHINDUCTOR_CACHE_DIR=cache)
-            call_ms = None if graph.call is None else graph.call.ms
-            rows += [
-                Figure(model, f"bench: all of {name}, ms", "warm", graph.kernels_ms, times, 15),
-                Figure(model, f"bench: call of {name}, ms", "warm", call_ms, times, 15),
-            ]
-    return rows
+        for _ in bar:
+            for graph in bench(graphs, Options()).graphs:
+                call_ms = None if graph.call is None else graph.call.ms
+                sums.setdefault(graph.path, []).append(graph.kernels_ms)
+                calls.setdefault(graph.path, []).append(call_ms)
+                times = child.call(harness, graph.path, TORCHINDUCTOR_CACHE_DIR=cache)
+                oracle.setdefault(graph.path, []).append(times)
+    return [
+        Figure(
+            model,
+            f"bench: {what} of {Path(path).stem[:6]}, ms",
+            "warm",
+            _median(found[path]),
+            statistics.median(times),
+            15,
+        )
+        for path, times in oracle.items()
+        for what, found in (("all", sums), ("call", calls))
+    ]
+
+
+def _median(values: list[float | None]) -> float | None:
+    """None if one is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if len(known) == len(values) else None
 
 
 def compile_gpt2(layers: int) -> None:
@@ -59,5 +84,5 @@ def harness(path: str) -> float:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with torch.no_grad():
-        seconds: float = module.benchmark_compiled_module(module.get_args(), times=5, repeat=15)
+        seconds: float = module.benchmark_compiled_module(module.get_args(), times=3, repeat=7)
     return 1e3 * seconds
