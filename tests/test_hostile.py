@@ -196,6 +196,7 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     "a read-only report folder at the end": Condition(
         """
 print(step(ones).tolist())
+os.makedirs(os.environ["INSTRUMENTED_DIR"], exist_ok=True)
 os.chmod(os.environ["INSTRUMENTED_DIR"], 0o500)
 if os.geteuid() == 0:
     os.seteuid(65534)  # root writes anywhere
