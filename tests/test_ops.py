@@ -257,6 +257,34 @@ def test_reset_starts_afresh(run_forked: RunProgram) -> None:
     assert (done.report["summary"]["captured_ops"], done.report["summary"]["total_ops"]) == (28, 56)
 
 
+@pytest.mark.parametrize(("sample_s", "whole"), [(0.0, True), (0.01, False)])
+def test_a_window_ends_where_samples_are_slow(
+    run_forked: RunProgram, sample_s: float, whole: bool
+) -> None:
+    """What a line takes is measured: ten milliseconds for the first are more than a window has."""
+    slow = f"""
+    import time
+    from instrumented_backend import backend
+    from instrumented_backend.observe.lines import Lines
+    quick = Lines._line
+    def slow(self, frame):
+        end = time.thread_time() + {sample_s}
+        while time.thread_time() < end:
+            pass
+        return quick(self, frame)
+    Lines._line = slow
+    backend._session.ops._loader.join()
+    instrumented_backend.reset()
+    for _ in range(50): step(x)
+    """
+    ops = ops_of(run_forked(textwrap.dedent(KNOWN.replace("STEPS", "1") + slow)))
+    if whole:
+        assert (ops["status"], ops["observed_pct"]) == ("exact", 100)
+    else:
+        # Six rounds of fifty, and the calls until the end of the last.
+        assert ops["status"] == "sampled" and 12 <= ops["observed_pct"] <= 15
+
+
 def test_modes_agree(run_forked: RunProgram) -> None:
     """200 training steps: every percentage within a point."""
     found = {}
