@@ -17,7 +17,7 @@ Each model trains for some steps, with an empty cache and again with a full one.
 - on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id;
 - `bench`: the harness in Inductor's own modules; `INSTRUMENTED_OPS=auto`: `always`.
 
-Exit code 1 if a figure is off by more than its limit.
+Exit code 1 if a figure is off by more than its limit. Ctrl-C prints what was measured until then.
 """
 
 import os
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import click
 from proof.child import TESTS
-from proof.figures import FIGURE_HEADERS, Figure, exit_code, table, write_json
+from proof.figures import FIGURE_HEADERS, Figure, exit_code, measured, table, write_json
 
 sys.path.insert(0, str(TESTS))
 
@@ -85,12 +85,16 @@ def main(
         "modes": lambda: auto_against_always(device),
         "bench": sum_of_kernels,
     }
-    rows = [row for group in only or DEFAULT[device] for row in measures[group]()]
+    rows, interrupted = measured(
+        row for group in only or DEFAULT[device] for row in measures[group]()
+    )
+    if interrupted:
+        click.echo("interrupted: what was measured until then", err=True)
     click.echo(table(rows, FIGURE_HEADERS))
     click.echo(f"torch {torch.__version__}, {device}; ops are of one training step")
     if json_path is not None:
         write_json(json_path, rows)
-    sys.exit(exit_code(rows))
+    sys.exit(exit_code(rows, interrupted))
 
 
 def _of_models(

@@ -6,7 +6,8 @@
 
 Each row is the median over pairs with its quartiles, and the limit that it has to stay inside.
 Both backends take turns inside one process, since one process differs from the next by more than
-there is to see; for memory, where that cannot be, processes take turns.
+there is to see; for memory, where that cannot be, processes take turns. Ctrl-C prints what was
+measured until then.
 """
 
 import os
@@ -18,7 +19,7 @@ import click
 from proof.calls import tiny_call
 from proof.compilations import compilations
 from proof.ends import start_and_end
-from proof.figures import COST_HEADERS, Cost, exit_code, table, write_json
+from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_json
 from proof.memory import memory
 from proof.steps import compared, steps
 
@@ -75,13 +76,15 @@ def main(
         "memory": lambda: memory(max(pairs // 4, 1), scale),
     }
     chosen = only or DEFAULT
-    rows = [row for name in chosen for row in measures[name]()]
+    rows, interrupted = measured(row for name in chosen for row in measures[name]())
+    if interrupted:
+        click.echo("interrupted: what was measured until then", err=True)
     click.echo(table(rows, COST_HEADERS))
     name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
     click.echo(f"torch {torch.__version__}, Python {sys.version.split()[0]}, {name}")
     if json_path is not None:
         write_json(json_path, rows)
-    sys.exit(exit_code(rows))
+    sys.exit(exit_code(rows, interrupted))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import json
 import mmap
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -46,9 +47,21 @@ def test_error_of_a_figure() -> None:
     assert unknown.error is None and not unknown.ok and unknown.cells[-1] == "OFF"
 
 
+def test_what_was_measured_before_ctrl_c_is_kept() -> None:
+    row = cost_of("a", [1.0], "x", 2)
+
+    def rows() -> Iterator[Cost]:
+        yield row
+        raise KeyboardInterrupt
+
+    assert figures.measured(rows()) == ([row], True)
+    assert figures.measured(iter([row, row])) == ([row, row], False)
+
+
 def test_exit_code_and_json(tmp_path: Path) -> None:
     good, bad = cost_of("a", [1.0], "x", 2), cost_of("b", [3.0], "x", 2)
     assert [exit_code(rows) for rows in ([good], [good, bad], [])] == [0, 1, 1]
+    assert exit_code([good], interrupted=True) == 130
     figures.write_json(tmp_path / "rows.json", [good, bad])
     rows = json.loads((tmp_path / "rows.json").read_text())
     assert [(row["what"], row["median"], row["limit"], row["ok"]) for row in rows] == [

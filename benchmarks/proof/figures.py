@@ -2,9 +2,10 @@
 
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from tabulate import tabulate
 
@@ -92,6 +93,7 @@ class Figure:
 FIGURE_HEADERS = ("model", "figure", "cache", "ours", "oracle", "error", "limit", "")
 
 Rows = Sequence[Cost] | Sequence[Figure]
+Row = TypeVar("Row", Cost, Figure)
 
 
 def table(rows: Rows, headers: Sequence[str]) -> str:
@@ -102,6 +104,19 @@ def write_json(path: Path, rows: Rows) -> None:
     path.write_text(json.dumps([{**asdict(row), "ok": row.ok} for row in rows], indent=1))
 
 
-def exit_code(rows: Rows) -> int:
-    """1 if a limit is missed, or if nothing was measured at all."""
+def measured(rows: Iterable[Row]) -> tuple[list[Row], bool]:
+    """The rows, measured one after the other, and whether Ctrl-C ended it before the last."""
+    done: list[Row] = []
+    try:
+        for row in rows:
+            done.append(row)
+    except KeyboardInterrupt:
+        return done, True
+    return done, False
+
+
+def exit_code(rows: Rows, interrupted: bool = False) -> int:
+    """1 if a limit is missed, or if nothing was measured at all; after Ctrl-C 130, as in shells."""
+    if interrupted:
+        return 130
     return 0 if rows and all(row.ok for row in rows) else 1
