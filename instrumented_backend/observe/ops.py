@@ -24,7 +24,7 @@ from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
 
 BUDGET = 0.004  # of the time that the program runs, by the costs below
-ALWAYS_AFFORDABLE_S = 0.005  # a thousandth of what importing torch takes: short runs are seen whole
+ALWAYS_AFFORDABLE_S = 0.005  # nothing beside importing torch: short runs are seen whole
 ROUNDS_AFTER_COMPILE = 6
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
