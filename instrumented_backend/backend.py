@@ -87,7 +87,7 @@ def _compile(
         )
         return plain
     with _session.compiling(graph, in_inductor=False):
-        compiled = compile_fx(
+        compiled: Callable[..., Any] = compile_fx(
             gm,
             example_inputs,
             inner_compile=_observed_inner_compile(graph),
@@ -95,7 +95,8 @@ def _compile(
             **keywords,
         )
     with _session.failures.guard("forward region"):
-        compiled = torch_compat.wrap_compiled(compiled, graph.forward)
+        forward = functools.partial(graph.forward, inputs=len(example_inputs))
+        compiled = torch_compat.wrap_compiled(compiled, forward)
     return compiled
 
 

@@ -3,13 +3,13 @@
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.calls import CallCounter
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.graphs import CallCounter
 from instrumented_backend.observe.reasons import frames, users_frame
 
 MAX_REASONS = 100
@@ -47,7 +47,7 @@ class CudaGraphs(logging.Handler):
 
     def clear(self) -> None:
         self._recorded: dict[Key, _Recorded] = {}
-        self._replays: dict[int, Callable[[], int]] = {}  # node → counts its replays
+        self._replays: dict[int, Iterator[int]] = {}  # node → what counts its replays
         self._skipped: Counter[str] = Counter()
 
     def install(self) -> None:
@@ -79,12 +79,12 @@ class CudaGraphs(logging.Handler):
             known.again[why] += 1
         known.count += 1
         known.functions.add(function)
-        self._replays[node] = known.replays.increment
+        self._replays[node] = known.replays.numbers
 
     def replayed(self, node: int) -> None:
-        count = self._replays.get(node)
-        if count is not None:
-            count()
+        numbers = self._replays.get(node)
+        if numbers is not None:
+            next(numbers)
 
     def report(self) -> dict[str, Any]:
         """``{}`` where nothing was recorded or skipped."""

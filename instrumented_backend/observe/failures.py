@@ -4,8 +4,7 @@ import logging
 import os
 import threading
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 MAX_NOTES = 100
 
@@ -39,17 +38,17 @@ class Failures:
             if len(self._notes) < MAX_NOTES:
                 self._notes.setdefault(text)
 
-    @contextmanager
-    def guard(self, what: str) -> Iterator[None]:
+    def guard(self, what: str) -> "_Guard":
         """Lose ``what`` instead of raising, where an observer of ours fails in this block."""
-        try:
-            yield
-        except Exception as error:  # any: what fails in an observer must not reach the program
-            frame = traceback.extract_tb(error.__traceback__)[-1]
-            place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
-            first_line = str(error).partition("\n")[0]  # CUDA's have five
-            self._lost(f"lost: {what}: {type(error).__name__}: {first_line} ({place})")
-            log.debug("%s", what, exc_info=error)
+        return _Guard(self, what)
+
+    def lose(self, what: str, error: Exception) -> None:
+        """``what`` is not observed, because of ``error``, which has been caught."""
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
+        first_line = str(error).partition("\n")[0]  # CUDA's have five
+        self._lost(f"lost: {what}: {type(error).__name__}: {first_line} ({place})")
+        log.debug("%s", what, exc_info=error)
 
     def _lost(self, text: str) -> None:
         with self._lock:
@@ -58,3 +57,28 @@ class Failures:
                 self._notes[text] = None
         if not known:
             log.warning("%s", text)
+
+
+class _Guard:
+    """Not made of a generator: some of these blocks are entered for each op that is sampled."""
+
+    __slots__ = ("_failures", "_what")
+
+    def __init__(self, failures: Failures, what: str) -> None:
+        self._failures = failures
+        self._what = what
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        # Any: what fails in an observer must not reach the program.
+        if not isinstance(error, Exception):
+            return False
+        self._failures.lose(self._what, error)
+        return True

@@ -1,13 +1,11 @@
 """One captured graph while the program runs: its record, its counts, its regions."""
 
-import functools
-import itertools
 import operator
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.calls import CallCounter, counted
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
 from instrumented_backend.observe.gate import Gate
@@ -23,30 +21,6 @@ if TYPE_CHECKING:
 
 FORWARD_REGION = "TORCHDYNAMO"
 BACKWARD_REGION = "TORCHDYNAMO_BACKWARD"
-
-
-class CallCounter:
-    """Counts exactly from any thread, at the cost of one C call and no lock.
-
-    ``next`` on an `itertools.count` is atomic. Reading also draws a number, which is taken off.
-    """
-
-    def __init__(self) -> None:
-        self.increment: Callable[[], int] = itertools.count().__next__
-        self._offset = 0
-        self._lock = threading.Lock()
-
-    @property
-    def value(self) -> int:
-        with self._lock:
-            value = self.increment() - self._offset
-            self._offset += 1
-            return value
-
-    def reset(self) -> None:
-        """Count from 0 again; calls under way on other threads count from now on."""
-        with self._lock:
-            self._offset = self.increment() + 1
 
 
 def count_ops(gm: "torch.fx.GraphModule") -> int:
@@ -70,7 +44,8 @@ class ObservedGraph:
     def __init__(self, gate: Gate, ops: OpMeter, device: "DeviceMeter | None") -> None:
         self.record = GraphRecord()
         self.ops: GraphOps | None = None  # what eager would dispatch for it
-        self._gate = gate
+        self.gate = gate
+        self.started = False  # has been called with the program's own inputs
         self._meter = ops
         self._device = device
         self.code: list[GeneratedCode] = []
@@ -128,58 +103,41 @@ class ObservedGraph:
                 add(kept, {key: value})
         return kept, cold_only
 
-    def forward(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """``compiled``, each call counted and marked as a region.
+    def forward(self, compiled: Callable[..., Any], inputs: int) -> Callable[..., Any]:
+        """``compiled``, which takes so many inputs, each call counted and marked as a region.
 
         Graphs of compiled autograd are forward graphs to Inductor and backward ones to the user.
         """
-        if self.record.direction == "backward":
-            region, count = BACKWARD_REGION, self.backward_calls.increment
-        else:
-            region, count = FORWARD_REGION, self.calls.increment
-        gate, profiler = self._gate, torch_compat.profiler_state()
-        marked = self._marked(compiled, region, self.record.direction == "backward")
-        starting = True
+        backward = self.record.direction == "backward"
+        counter = self.backward_calls if backward else self.calls
+        marked = self._marked(compiled, counter, backward)
 
-        @functools.wraps(compiled)
-        def call(*args: Any) -> Any:
-            nonlocal starting
-            if starting:
+        def watched(*args: Any) -> Any:
+            if not self.started:
                 # DDPOptimizer runs each bucket once on fake tensors while it compiles.
                 if any(map(torch_compat.is_fake, args)):
                     return compiled(*args)
-                starting = False
-            count()
-            if gate.active or profiler._is_profiler_enabled:
-                return marked(*args)
-            return compiled(*args)
+                self.started = True
+            return marked(*args)
 
-        return call
+        return counted(compiled, watched, counter, inputs, self)
 
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
-        count = self.backward_calls.increment
-        gate, profiler = self._gate, torch_compat.profiler_state()
-        marked = self._marked(compiled, BACKWARD_REGION, backward=True)
-
-        @functools.wraps(compiled)
-        def call(inputs: list[Any]) -> Any:
-            count()
-            if gate.active or profiler._is_profiler_enabled:
-                return marked(inputs)
-            return compiled(inputs)
-
-        return call
+        marked = self._marked(compiled, self.backward_calls, backward=True)
+        return counted(compiled, marked, self.backward_calls, 1, self)
 
     def _marked(
-        self, compiled: Callable[..., Any], region: str, backward: bool
+        self, compiled: Callable[..., Any], counter: CallCounter, backward: bool
     ) -> Callable[..., Any]:
-        """``compiled`` in a region, for the op meter and for a profiler that is running."""
+        """``compiled`` counted, in a region for the op meter and for a profiler that is running."""
         meter, device, profiler = self._meter, self._device, torch_compat.profiler_state()
         record_function = torch_compat.record_function_fast()
         key = region_key(self.record.graph, backward)
+        region = BACKWARD_REGION if backward else FORWARD_REGION
 
         def marked(*args: Any) -> Any:
+            next(counter.numbers)
             if device is not None:
                 device.enter(key)
             entered = meter.active and meter.enter(key)
