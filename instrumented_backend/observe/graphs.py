@@ -140,14 +140,16 @@ class ObservedGraph:
             next(counter.numbers)
             if device is not None:
                 device.enter(key)
-            entered = meter.active and meter.enter(key)
+            metered = meter.active
             try:
+                if metered:
+                    meter.enter(key)
                 if profiler._is_profiler_enabled:
                     with record_function(region):
                         return compiled(*args)
                 return compiled(*args)
             finally:
-                if entered:
+                if metered:  # also where an interrupt came in `enter`
                     meter.leave(key)
 
         return marked

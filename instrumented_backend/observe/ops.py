@@ -237,8 +237,8 @@ class OpMeter:
 
     # --- Windows --------------------------------------------------------------------------------
 
-    def enter(self, key: int) -> bool:
-        """A region begins on this thread; False where nothing is being observed."""
+    def enter(self, key: int) -> None:
+        """A region begins on this thread; `leave` is to be called in any case."""
         if self._lib is None and self._mode == "always" and self._loader is not None:
             self._loader.join(BUILD_PATIENCE_S)
         if not self._is_open or key == self._leader:
@@ -247,11 +247,9 @@ class OpMeter:
         elif self._calls - self._calls_at_round > LONGEST_WINDOW_CALLS:
             self._leader = key
         lib = self._lib
-        if lib is None or not self._is_open:
-            return False
-        self._calls += 1
-        lib.op_meter_enter()
-        return True
+        if lib is not None and self._is_open:
+            self._calls += 1
+            lib.op_meter_enter()
 
     def leave(self, key: int) -> None:
         lib = self._lib
