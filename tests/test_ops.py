@@ -307,13 +307,13 @@ def test_a_window_ends_where_samples_are_slow(
     import time
     from instrumented_backend import backend
     from instrumented_backend.observe.lines import Lines
-    quick = Lines._line
+    quick = Lines._user_frame
     def slow(self, frame):
         end = time.thread_time() + {sample_s}
         while time.thread_time() < end:
             pass
         return quick(self, frame)
-    Lines._line = slow
+    Lines._user_frame = slow
     backend._session.ops._loader.join()
     instrumented_backend.reset()
     for _ in range(50): step(x)

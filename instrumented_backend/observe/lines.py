@@ -24,6 +24,9 @@ class Line(NamedTuple):
 
 UNKNOWN = Line(None, None, None)
 Place = tuple[str, int, int]  # op name, gap, ordinal in the gap
+# A code object's id and an offset in its bytecode: what a sample can note most cheaply.
+_Spot = tuple[int, int]
+_NOWHERE: _Spot = (0, 0)
 
 
 class Lines:
@@ -38,12 +41,14 @@ class Lines:
         self._print = print_missing
         self._printed: set[tuple[str, Line]] = set()
         self._lock = threading.Lock()
-        self._skipped: dict[CodeType, bool] = {}
+        self._internal: dict[str, bool] = {}  # by file; code objects take long to hash
         self.clear()
 
     def clear(self) -> None:
         with self._lock:
-            self._weights: dict[Place, dict[Line, list[float]]] = {}
+            # By op name, gap, ordinal; then by spot: [weight, nanoseconds times weight].
+            self._weights: dict[tuple[bytes, int, int], dict[_Spot, list[float]]] = {}
+            self._codes: dict[int, CodeType] = {}  # held, or their ids could be another's
             self._count = 0
 
     def after_fork(self) -> None:
@@ -52,52 +57,64 @@ class Lines:
 
     def read(self) -> dict[Place, dict[Line, list[float]]]:
         """Place → line → [weight, nanoseconds times weight]."""
+        found: dict[Place, dict[Line, list[float]]] = {}
         with self._lock:
-            return {
-                key: {line: list(sums) for line, sums in lines.items()}
-                for key, lines in self._weights.items()
-            }
+            for (name, gap, ordinal), spots in self._weights.items():
+                lines = found.setdefault((name.decode(errors="replace"), gap, ordinal), {})
+                for spot, (weight, time_ns) in spots.items():
+                    sums = lines.setdefault(self._line(spot), [0.0, 0.0])
+                    sums[0] += weight
+                    sums[1] += time_ns
+        return found
 
     def sample(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> None:
         """Called by the native part, on the thread of the op, right after it."""
         with self._failures.guard("lines of eager ops"):
-            op = name.decode(errors="replace")
-            line = self._line(sys._getframe(1) if sys._getframe().f_back else None)
+            frame = self._user_frame(sys._getframe().f_back) or self._backward_frame()
             with self._lock:
-                lines = self._weights.setdefault((op, gap, ordinal), {})
-                sums = lines.get(line)
+                spots = self._weights.get((name, gap, ordinal))
+                if spots is None:
+                    spots = self._weights[name, gap, ordinal] = {}
+                spot = _NOWHERE if frame is None else (id(frame.f_code), frame.f_lasti)
+                sums = spots.get(spot)
                 if sums is None:
                     if self._count >= MAX_LINES:
-                        line = UNKNOWN
+                        spot = _NOWHERE
+                    elif frame is not None:
+                        self._codes[spot[0]] = frame.f_code
                     self._count += 1
-                    sums = lines.setdefault(line, [0.0, 0.0])
+                    sums = spots.setdefault(spot, [0.0, 0.0])
                 sums[0] += weight
                 sums[1] += weight * time_ns
-            if self._print and (op, line) not in self._printed and sys.stderr is not None:
-                self._printed.add((op, line))
-                place = "unknown line" if line.file is None else f"{line.file}:{line.line}"
-                print(f"MISSING {op} at {place} in {line.function}", file=sys.stderr)
+            if self._print:
+                self._print_once(name.decode(errors="replace"), self._line(spot))
 
-    def _line(self, frame: FrameType | None) -> Line:
-        found = self._user_frame(frame)
-        if found is None:
-            found = self._backward_frame()
-        if found is None:
+    def _print_once(self, op: str, line: Line) -> None:
+        if (op, line) in self._printed or sys.stderr is None:
+            return
+        self._printed.add((op, line))
+        place = "unknown line" if line.file is None else f"{line.file}:{line.line}"
+        print(f"MISSING {op} at {place} in {line.function}", file=sys.stderr)
+
+    def _line(self, spot: _Spot) -> Line:
+        code = self._codes.get(spot[0])
+        if code is None:
             return UNKNOWN
-        code = found.f_code
-        return Line(code.co_filename, found.f_lineno, code.co_qualname, code.co_firstlineno)
+        lines = [line for start, end, line in code.co_lines() if start <= spot[1] < end]
+        line = lines[0] if lines else None
+        return Line(code.co_filename, line, code.co_qualname, code.co_firstlineno)
 
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
         for _ in range(MAX_DEPTH):
             if frame is None:
                 return None
-            code = frame.f_code
-            skipped = self._skipped.get(code)
-            if skipped is None:
-                skipped = is_internal(code.co_filename)
-                if len(self._skipped) < MAX_LINES:
-                    self._skipped[code] = skipped
-            if not skipped:
+            file = frame.f_code.co_filename
+            internal = self._internal.get(file)
+            if internal is None:
+                internal = is_internal(file)
+                if len(self._internal) < MAX_LINES:
+                    self._internal[file] = internal
+            if not internal:
                 return frame
             frame = frame.f_back
         return None

@@ -34,7 +34,7 @@ FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # which a busy machine does not push on. They take `SAMPLE_S` where the others were measured; by as
 # much as they take longer, the machine is slower, or the program's own data fill its caches.
 EVENT_S, OP_S, NODE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 2e-6
-SAMPLE_S = 8e-6
+SAMPLE_S = 5.5e-6
 # Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
 # always on the same line, as most are.
 DENSE_SAMPLES = 1
