@@ -8,9 +8,11 @@ Each model trains for some steps, with an empty cache and again with a full one.
 
 - ops: Dynamo's own graphs run op by op under torch.profiler (`tests/oracle.py`);
 - calls: PyTorch's own events in a torch.profiler of the same compiled steps; eager ops and op time:
-  the outermost events in it outside the regions, which TORCHDYNAMO marks;
+  the outermost events in it outside the regions, which TORCHDYNAMO marks, less what the profiler
+  itself adds to both;
 - graphs: `torch._dynamo.utils.counters`; compile phases: the sum of them, by
-  `torch._dynamo.utils.calculate_time_spent`; kernels: their definitions in the cache's files;
+  `torch._dynamo.utils.calculate_time_spent`, with the tuning of Triton kernels at their first
+  call; kernels: their definitions in the cache's files;
 - bytes of a kernel: the count of Inductor's scheduler for the nodes in it; on CUDA `kernel_num_gb`;
 - time of C++ kernels in the run: Inductor's own marks, `cpp.enable_kernel_profile`;
 - utilisation: PyTorch's `benchmark_utils` on recorded traces of an H100, and on CUDA on new ones;

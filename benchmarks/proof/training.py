@@ -4,6 +4,7 @@ import functools
 import os
 import re
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,14 @@ KERNEL = re.compile(r"^\w+ = async_compile\.(?:cpp_pybinding|triton)\(", re.M)
 
 def measure(name: str, device: str) -> Iterator[Figure]:
     """All figures of some training steps, cold and warm."""
+    from torch._inductor import config
+
+    # What to pad is decided by timing, once one way and once the other; the bytes depend on it.
+    with config.patch(shape_padding=False):
+        yield from _measure(name, device)
+
+
+def _measure(name: str, device: str) -> Iterator[Figure]:
     import oracle
     import torch
     from torch._inductor.utils import fresh_cache
@@ -96,31 +105,37 @@ class Events:
 
     calls: int
     eager_ops: int
-    pct_time: float  # inside the regions, of that and the outermost events outside them
+    # Inside the regions, of that and the outermost events outside them; less what the profiler's
+    # own work takes of both.
+    pct_time: float
 
 
 def profile(run: Callable[[], Any]) -> Events:
-    """Not of what the GPU does: to note each launch takes several microseconds of an op's time."""
+    """On CUDA without the kernels: to note each launch would take up more of an op's time."""
     import oracle
     import torch
-    from torch.profiler import ProfilerActivity
 
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profiler:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         run()
     events = list(profiler.profiler.kineto_results.events())
     events.sort(key=lambda e: (e.start_thread_id(), e.start_ns(), -e.duration_ns()))
-    calls, eager_ops, inside, outside = 0, 0, 0, 0
+    calls, eager_ops, inside, outside = 0, 0, 0.0, 0.0
+    cost_ns = nested_event_ns()
     until: dict[int, int] = {}
+    in_region: dict[int, bool] = {}  # by thread: what the outermost event under way is
     for event in events:
         thread, name = event.start_thread_id(), event.name()
         start, duration = event.start_ns(), event.duration_ns()
         calls += name.startswith(CALL_MARK)
         if start < until.get(thread, 0):
+            inside -= cost_ns * in_region[thread]
+            outside -= cost_ns * (not in_region[thread])
             continue
         if name in REGIONS:
             inside += duration
         elif (
             name.removeprefix(oracle.NODE).startswith(oracle.WRAPPERS)
+            or name.startswith("cu")  # calls of CUDA's runtime and driver, which are no ops
             or event.scope() == oracle.USER_SCOPE
         ):
             continue
@@ -128,7 +143,27 @@ def profile(run: Callable[[], Any]) -> Events:
             eager_ops += 1
             outside += duration
         until[thread] = start + duration
+        in_region[thread] = name in REGIONS
     return Events(calls, eager_ops, 100 * inside / (inside + outside))
+
+
+def nested_event_ns(count: int = 1000, repeats: int = 7) -> float:
+    """What the profiler adds to an event's time for each one inside it."""
+    import torch
+
+    region = torch._C._profiler._RecordFunctionFast
+
+    def times() -> Iterator[float]:
+        for _ in range(repeats):
+            start = time.perf_counter_ns()
+            for _ in range(count):
+                with region("event"):
+                    pass
+            yield (time.perf_counter_ns() - start) / count
+
+    without = statistics.median(times())
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        return statistics.median(times()) - without
 
 
 def kernels_in(cache: Path) -> int:
