@@ -14,10 +14,8 @@ from proof import child
 from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
-TURNS = 20  # of either, in a run
-# Of either, with the windows closed: few, so that most turns are over before the machine does
-# something else.
-CLOSED_STEPS = 2
+# Of either, in turn: few, so that most turns are over before the machine does something else.
+TURN_STEPS = 2
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
@@ -43,8 +41,8 @@ def steps(mode: str, device: str, pairs: int) -> list[Cost]:
     """Training steps with ``INSTRUMENTED_OPS=mode``, as ratios to Inductor's.
 
     On CPU 100 steps of GPT-2 with 12 layers of 256, on CUDA 500 of four transformer blocks
-    (`workloads.py`). A whole run starts as a program does, with a window; in ``auto`` a second one
-    has its windows closed, and is a pair every other step.
+    (`workloads.py`), both taking turns. A whole run starts as a program does, with a window; in
+    ``auto`` a second one has its windows closed, and each of its turns is a pair.
     """
     rows = child.call(with_us, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
     return [Cost(**row) for row in rows]
@@ -63,7 +61,7 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
             step()
     gc.collect()
     gc.freeze()  # a collection of all that was imported is some steps long, and in either's turn
-    seconds = _timer(device, count // TURNS)
+    seconds = _timer(device, TURN_STEPS)
     session = backend._session
     runs, turns = [], []
     with click.progressbar(range(pairs), label=f"{count} steps, {mode}", file=sys.stderr) as bar:
@@ -71,14 +69,15 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
             for step in (our_step, their_step):
                 seconds(step)
             session.reset()  # a window is due
-            ours, theirs = zip(*_in_turns(our_step, their_step, seconds), strict=True)
-            runs.append(sum(ours) / sum(theirs))
+            whole = list(_in_turns(our_step, their_step, seconds, count))
+            ours, theirs = map(sum, zip(*whole, strict=True))
+            runs.append(ours / theirs)
             observed = backend.report().ops
             if mode == "auto":
                 session.reset()
                 with session.ops._lock:
                     session.ops._close()
-                turns += _short_turns(our_step, their_step, _timer(device, CLOSED_STEPS), count)
+                turns += [a / b for a, b in _in_turns(our_step, their_step, seconds, count)]
     click.echo(
         f"{mode}: {observed.status}, {observed.observed_pct} % of a run's calls observed", err=True
     )
@@ -94,8 +93,9 @@ def _in_turns(
     ours: Callable[[], object],
     theirs: Callable[[], object],
     seconds: Callable[[Callable[[], object]], float],
-) -> list[tuple[float, float]]:
-    """Each turn's times in one run; what a machine does for longer than a turn is in both.
+    count: int,
+) -> Iterator[tuple[float, float]]:
+    """Each turn's times in a run of ``count`` steps; what a machine does for longer is in both.
 
     A window that is open sees nothing of the others' turns, and costs them nothing; the time that
     they take is none of the run's, of which windows may have their share.
@@ -103,28 +103,11 @@ def _in_turns(
     from instrumented_backend import backend
 
     clock = _MetersClock(backend._session.ops)
-    turns = []
-    for number in range(TURNS):
+    for number in range(count // TURN_STEPS):
         our_s = 0.0 if number % 2 else seconds(ours)
         with clock.stopped():
             their_s = seconds(theirs)
-        turns.append((our_s or seconds(ours), their_s))
-    return turns
-
-
-def _short_turns(
-    ours: Callable[[], object],
-    theirs: Callable[[], object],
-    seconds: Callable[[Callable[[], object]], float],
-    count: int,
-) -> list[float]:
-    """The ratio of each turn's times; what is the same in every call shows in their median."""
-    ratios = []
-    for number in range(count // CLOSED_STEPS):
-        steps = (ours, theirs) if number % 2 else (theirs, ours)
-        times = {step: seconds(step) for step in steps}
-        ratios.append(times[ours] / times[theirs])
-    return ratios
+        yield our_s or seconds(ours), their_s
 
 
 class _MetersClock:
@@ -140,8 +123,7 @@ class _MetersClock:
     def stopped(self) -> Iterator[None]:
         meter, start = self._meter, time.monotonic()
         if was_open := meter._is_open:
-            with meter._lock:
-                meter._close()
+            meter._lib.op_meter_close()  # the meter itself takes it for open
         timer = meter._timer
         if is_waiting := timer is not None and timer.is_alive():
             timer.cancel()
@@ -152,7 +134,7 @@ class _MetersClock:
         if meter._started_s is not None:
             meter._started_s += self._since_s - start
         if was_open:
-            meter._want(1)
+            meter._lib.op_meter_open()
         elif is_waiting:
             self._timer = threading.Timer(self._left_s, timer.function, timer.args)
             self._timer.daemon = True
