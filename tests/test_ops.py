@@ -55,47 +55,6 @@ def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
     }
 
 
-def test_a_region_costs_no_callbacks(run_forked: RunProgram) -> None:
-    """Unless another listens as well: a profiler is to miss nothing."""
-    done = run_forked(
-        """
-        import ctypes, torch
-        from instrumented_backend.observe import native
-        lib, x = native.load(), torch.ones(8)
-
-        def events():
-            work = native.Work()
-            lib.op_meter_work(ctypes.byref(work))
-            return work.events
-
-        def events_in_a_region():
-            before = events()
-            lib.op_meter_enter()
-            for _ in range(10):
-                x.sin_()
-            lib.op_meter_leave(1)
-            return events() - before
-
-        def seen_by_another():
-            handle = lib.op_count_begin()
-            inside = events_in_a_region()
-            lib.op_count_end(handle)
-            return inside, lib.op_count_take()
-
-        lib.op_meter_open()
-        print(events_in_a_region(), *seen_by_another())
-        before = events()
-        x.sin_()
-        print(events() - before)
-        lib.op_meter_enter()
-        lib.op_meter_close()
-        lib.op_meter_leave(1)
-        print(*seen_by_another())
-        """
-    )
-    assert done.stdout.split() == ["0", "10", "10", "1", "0", "10"]
-
-
 def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> None:
     """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
     run_forked(KNOWN.replace("STEPS", "1"))

@@ -147,7 +147,6 @@ struct Thread {
   uint32_t op_depth = 0;  // the depth of the op under way; 0: none
   uint32_t regions = 0;
   uint32_t quiet = 0;  // compiling, or sampling
-  bool silent = false;  // in a region whose events nobody wants
   Work work;  // not yet in the sum of all threads
   int64_t op_start = 0;
   int64_t region_start = 0;
@@ -352,24 +351,6 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
 }
 
-// A profiler or a tracer of the program's wants to know of a region's events, too.
-bool only_we_listen() {
-  if (at::getStepCallbacksUnlessEmpty(at::RecordScope::BACKWARD_FUNCTION) ||
-      at::getStepCallbacksUnlessEmpty(at::RecordScope::USER_SCOPE)) {
-    return false;
-  }
-  const auto found = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-  return found && found->callbacks_.size() == 1;
-}
-
-// What a region runs is of no interest to us, and would cost a callback each. Switched per thread.
-void silence(Thread& t, bool silent) {
-  if (silent != t.silent) {
-    at::enableRecordFunction(!silent);
-    t.silent = silent;
-  }
-}
-
 }  // namespace
 
 extern "C" {
@@ -404,9 +385,6 @@ void op_meter_close() {
 void op_meter_enter() {
   Thread& t = self;
   if (t.regions++ == 0) {
-    if (open_now.load(std::memory_order_relaxed) && only_we_listen()) {
-      silence(t, true);
-    }
     {
       Meter& m = meter();
       std::lock_guard<std::mutex> lock(m.mutex);
@@ -437,7 +415,6 @@ void op_meter_leave(int64_t key) {
     return;
   }
   const int64_t ns = now_ns() - t.region_start;
-  silence(t, false);
   t.region_in_op += ns;
   if (!open_now.load(std::memory_order_relaxed)) {
     return;
@@ -530,7 +507,6 @@ int64_t op_meter_lost() {
 void op_meter_after_fork() {
   new (&meter().mutex) std::mutex;
   new (&work_mutex) std::mutex;
-  silence(self, false);
   self = Thread();
   op_meter_close();
   op_meter_clear();
