@@ -159,12 +159,17 @@ def run_program(tmp_path: Path) -> RunProgram:
     return run
 
 
+# A process that has used CUDA cannot be forked.
+NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+
+
 class Forker:
     """`forker.py`, at work for all tests of this process."""
 
     def __init__(self) -> None:
         self._server = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("forker.py"))],
+            env={**os.environ, **NO_GPU},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -198,7 +203,8 @@ def forker() -> Iterator[Forker]:
 def run_forked(forker: Forker, tmp_path: Path) -> RunProgram:
     """As `run_program`, in a process that was forked with torch imported: for many programs.
 
-    Not for what happens before the program's first line, such as Python's own switches.
+    Not for what happens before the program's first line, such as Python's own switches, and not
+    for programs that need a GPU.
     """
 
     def run(
@@ -214,7 +220,7 @@ def run_forked(forker: Forker, tmp_path: Path) -> RunProgram:
         request = {
             "script": str(script),
             "cwd": str(cwd or tmp_path),
-            "env": variables,
+            "env": {**variables, **NO_GPU},
             "stdout": str(stdout),
             "stderr": str(stderr),
         }
