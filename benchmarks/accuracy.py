@@ -13,7 +13,8 @@ Each model trains for some steps, with an empty cache and again with a full one.
 - graphs: `torch._dynamo.utils.counters`; compile phases: the sum of them, by
   `torch._dynamo.utils.calculate_time_spent`, with the tuning of Triton kernels at their first
   call; kernels: their definitions in the cache's files;
-- bytes of a kernel: the count of Inductor's scheduler for the nodes in it; on CUDA `kernel_num_gb`;
+- bytes of a kernel: the count of Inductor's scheduler for the nodes in it; on CUDA what Inductor
+  would write to `kernel_num_gb`;
 - time of C++ kernels in the run: Inductor's own marks, `cpp.enable_kernel_profile`;
 - utilisation: PyTorch's `benchmark_utils` on recorded traces of an H100, and on CUDA on new ones;
 - on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id;

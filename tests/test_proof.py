@@ -9,13 +9,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import click
-import kernel_data
 import pytest
+import torch
 from click.testing import CliRunner
 from proof import child, device_time, figures, memory, modes, utilization
 from proof.figures import Cost, Figure, cost_of, exit_code
-from proof.kernel_bytes import bytes_rows, num_gb_in
+from proof.kernel_bytes import bytes_rows, counting
 from proof.kernel_time import time_rows
+from torch._inductor.utils import fresh_cache
 
 from instrumented_backend.records import KernelRecord
 
@@ -164,14 +165,12 @@ def test_bytes_beside_inductors() -> None:
     assert (same.ours, same.oracle) == (2, 5) and not same.ok
 
 
-def test_num_gb_of_a_recorded_module() -> None:
-    graphs = kernel_data.named("bk", "graph")
-    # Two operands and a result of 1000 × 777 float32: 3 · 777,000 · 4.
-    found = num_gb_in([graphs["bk/pointwise.graph1.py"]])
-    assert found == {"triton_poi_fused_add_mul_sin_0": [9_324_000]}
-    # Fifteen kernels' own modules repeat what the graph's has.
-    assert sum(map(len, num_gb_in([graphs["bk/conv_bn.graph2.py"]]).values())) == 15
-    assert not num_gb_in(kernel_data.named("bk", "kernel").values())
+def test_inductors_bytes_of_a_kernel(fresh: None) -> None:
+    x, y = torch.ones(1000, 777), torch.ones(1000, 777)
+    with fresh_cache(), counting("cpu") as found:
+        torch.compile(lambda x, y: (x + y).sin() * 2, backend="inductor")(x, y)
+    # Two operands and a result of float32.
+    assert list(found.values()) == [[3 * 4 * 777_000]]
 
 
 def test_a_kernels_least_time() -> None:

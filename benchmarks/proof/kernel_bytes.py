@@ -1,12 +1,9 @@
 """The bytes that each kernel moves, by Inductor's own count."""
 
 import math
-import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from proof.figures import Figure
@@ -18,71 +15,60 @@ if TYPE_CHECKING:
 TOLERANCE = 0.05
 # By name: of each kernel that has it, in any graph.
 Bytes = dict[str, list[int]]
-_DEFINITION = re.compile(r"^(\w+) = async_compile\.triton\(.*?^'''", re.M | re.S)
-_NUM_GB = re.compile(r"'kernel_num_gb': ([0-9.e+-]+)")
 
 
 def bytes_by_inductor(training: Training, device: str) -> Bytes:
     """Compiles it with plain Inductor and an empty cache, and listens."""
     import torch
-    from torch._inductor import config
     from torch._inductor.utils import fresh_cache
 
     torch._dynamo.reset()
     compiled = torch.compile(training.model, backend="inductor")
-    with fresh_cache():
-        if device == "cpu":
-            with _counting_nodes() as found:
-                training.step(compiled)
-            return found
-        with config.patch(benchmark_kernel=True):
-            training.step(compiled)
-        modules = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).glob("*/*.py")
-        return num_gb_in(path.read_text() for path in modules)
-
-
-def num_gb_in(modules: Iterable[str]) -> Bytes:
-    """Inductor's ``kernel_num_gb`` in modules of graphs (Triton, ``config.benchmark_kernel``)."""
-    found: Bytes = defaultdict(list)
-    for text in modules:
-        if "async_compile.wait(" not in text:
-            continue  # a kernel's own module, which repeats its definition
-        for definition in _DEFINITION.finditer(text):
-            gb = _NUM_GB.search(definition[0])
-            if gb is not None:
-                found[definition[1]].append(round(float(gb[1]) * 1e9))
+    with fresh_cache(), counting(device) as found:
+        training.step(compiled)
     return found
 
 
 @contextmanager
-def _counting_nodes() -> Iterator[Bytes]:
-    """For C++ kernels: the scheduler's count for the nodes that each was generated from.
+def counting(device: str) -> Iterator[Bytes]:
+    """Listens to Inductor define its kernels on this thread.
 
-    Where a kernel has several, a buffer counts for each of them, but at most whole.
+    For Triton kernels it is what ``config.benchmark_kernel`` writes to ``kernel_num_gb``; that
+    itself would change which kernels are one, and so the names. For C++ kernels it is the
+    scheduler's count for the nodes that each was generated from.
     """
     from torch._inductor.codegen.cpp import CppScheduling
+    from torch._inductor.codegen.triton import TritonScheduling
     from torch._inductor.virtualized import V
 
     found: Bytes = defaultdict(list)
     seen: list[tuple[Any, str]] = []
-    define = CppScheduling.define_kernel
+    scheduling = TritonScheduling if device == "cuda" else CppScheduling
+    define = scheduling.define_kernel
 
-    def define_and_count(self: Any, src_code: str, nodes: Any, kernel_args: Any = None) -> str:
-        name: str = define(self, src_code, nodes, kernel_args)
+    def define_and_count(self: Any, src_code: str, nodes: Any, kernel: Any = None) -> str:
+        name: str = define(self, src_code, nodes, kernel)
         if not any(graph is V.graph and name == other for graph, other in seen):
             seen.append((V.graph, name))
-            found[name].append(_bytes_of(V.graph, nodes))
+            found[name].append(
+                round(kernel.estimate_kernel_num_bytes())
+                if device == "cuda"
+                else _bytes_of(V.graph, nodes)
+            )
         return name
 
-    CppScheduling.define_kernel = define_and_count
+    scheduling.define_kernel = define_and_count
     try:
         yield found
     finally:
-        CppScheduling.define_kernel = define
+        scheduling.define_kernel = define
 
 
 def _bytes_of(graph: Any, nodes: Iterable[Any]) -> int:
-    """Of all the scheduler's nodes that are in one kernel: a buffer at most whole."""
+    """Of all the scheduler's nodes that are in one kernel.
+
+    A buffer counts for each of them that accesses it, but at most whole.
+    """
     chosen = {node.get_name() for node in nodes}
     accesses: Counter[str] = Counter()
     for node in graph.scheduler.nodes:
