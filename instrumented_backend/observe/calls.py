@@ -11,19 +11,6 @@ from instrumented_backend import torch_compat
 if TYPE_CHECKING:
     from instrumented_backend.observe.graphs import ObservedGraph
 
-GENERATED_FILE = "<instrumented call>"
-# Written out for each number of inputs: to gather them in `*args` and to spread them again takes
-# longer than all the rest.
-_SOURCE = """
-def make(compiled, watched, calls, graph, gate, profiler):
-    def call({inputs}):
-        if graph.started and not gate.active and not profiler._is_profiler_enabled:
-            next(calls)
-            return compiled({inputs})
-        return watched({inputs})
-    return call
-"""
-
 
 class CallCounter:
     """Counts exactly from any thread, at the cost of one C call and no lock.
@@ -53,23 +40,27 @@ def counted(
     compiled: Callable[..., Any],
     watched: Callable[..., Any],
     counter: CallCounter,
-    inputs: int,
     graph: "ObservedGraph",
+    inputs: int,
 ) -> Callable[..., Any]:
-    """``compiled``, which takes ``inputs`` of them; each call counted, and nothing else.
+    """``compiled``, which takes so many inputs, with each call counted and nothing else done.
 
     While anyone watches calls, and before the graph's first, it is ``watched`` that is called: it
     has to count for itself.
     """
-    profiler = torch_compat.profiler_state()
-    call = _maker(inputs)(compiled, watched, counter.numbers, graph, graph.gate, profiler)
-    return functools.wraps(compiled)(call)
+    numbers, gate, profiler = counter.numbers, graph.gate, torch_compat.profiler_state()
 
+    def call(*args: Any) -> Any:
+        if graph.started and not gate.active and not profiler._is_profiler_enabled:
+            next(numbers)
+            return compiled(*args)
+        return watched(*args)
 
-@functools.lru_cache(maxsize=64)
-def _maker(inputs: int) -> Callable[..., Callable[..., Any]]:
-    names = ", ".join(f"input_{number}" for number in range(inputs))
-    namespace: dict[str, Any] = {}
-    exec(compile(_SOURCE.format(inputs=names), GENERATED_FILE, "exec"), namespace)
-    make: Callable[..., Callable[..., Any]] = namespace["make"]
-    return make
+    def call_with_one(value: Any) -> Any:
+        """The same 0.1 µs faster: there is nothing to gather and to spread again."""
+        if graph.started and not gate.active and not profiler._is_profiler_enabled:
+            next(numbers)
+            return compiled(value)
+        return watched(value)
+
+    return functools.wraps(compiled)(call_with_one if inputs == 1 else call)

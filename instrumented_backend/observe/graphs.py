@@ -120,12 +120,12 @@ class ObservedGraph:
                 self.started = True
             return marked(*args)
 
-        return counted(compiled, watched, counter, inputs, self)
+        return counted(compiled, watched, counter, self, inputs)
 
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
         marked = self._marked(compiled, self.backward_calls, backward=True)
-        return counted(compiled, marked, self.backward_calls, 1, self)
+        return counted(compiled, marked, self.backward_calls, self, inputs=1)
 
     def _marked(
         self, compiled: Callable[..., Any], counter: CallCounter, backward: bool

@@ -4,7 +4,6 @@ import os
 import sysconfig
 
 from instrumented_backend import torch_compat
-from instrumented_backend.observe.calls import GENERATED_FILE
 
 _paths = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.join(path, "") for path in {_paths["stdlib"], _paths["platstdlib"]})
@@ -17,7 +16,7 @@ def is_internal(file: str) -> bool:
 
     So is what torch generates, for backends other than ours too: FX graphs, Inductor's modules.
     """
-    if file.startswith(("<frozen", "<eval_with_key>", GENERATED_FILE, *_OWN)):
+    if file.startswith(("<frozen", "<eval_with_key>", *_OWN)):
         return True
     generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # set once Inductor has been used
     if generated and file.startswith(os.path.join(generated, "")):
