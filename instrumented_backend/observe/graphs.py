@@ -111,16 +111,7 @@ class ObservedGraph:
         backward = self.record.direction == "backward"
         counter = self.backward_calls if backward else self.calls
         marked = self._marked(compiled, counter, backward)
-
-        def watched(*args: Any) -> Any:
-            if not self.started:
-                # DDPOptimizer runs each bucket once on fake tensors while it compiles.
-                if any(map(torch_compat.is_fake, args)):
-                    return compiled(*args)
-                self.started = True
-            return marked(*args)
-
-        return counted(compiled, watched, counter, self, inputs)
+        return counted(compiled, marked, counter, self, inputs)
 
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
@@ -137,6 +128,11 @@ class ObservedGraph:
         region = BACKWARD_REGION if backward else FORWARD_REGION
 
         def marked(*args: Any) -> Any:
+            if not self.started:
+                # DDPOptimizer runs each bucket once on fake tensors while it compiles.
+                if any(map(torch_compat.is_fake, args)):
+                    return compiled(*args)
+                self.started = True
             next(counter.numbers)
             if device is not None:
                 device.enter(key)
