@@ -57,7 +57,7 @@ def _measure(name: str, device: str) -> Iterator[Figure]:
                 step(compiled)
             phases = instrumented_backend.report().compile["phases"]
             spent = torch._dynamo.utils.calculate_time_spent()
-            seconds = spent["total_wall_time"] + sum(spent.get(step, 0) for step in TUNING)
+            seconds = spent["total_wall_time"] + sum(spent.get(key, 0) for key in TUNING)
             yield Figure(name, "compile phases, s", cache, sum(phases.values()), seconds, 3)
             shares: list[tuple[float, float]] = []  # ours, theirs: taking turns
             for _ in range(BLOCKS):
@@ -152,7 +152,9 @@ def nested_event_ns(count: int = 1000, repeats: int = 7) -> float:
     """What the profiler adds to an event's time for each one inside it."""
     import torch
 
-    region = torch._C._profiler._RecordFunctionFast
+    from instrumented_backend import torch_compat
+
+    region = torch_compat.record_function_fast()
 
     def times() -> Iterator[float]:
         for _ in range(repeats):
