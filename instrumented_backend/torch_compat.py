@@ -913,8 +913,11 @@ def record_function_fast() -> Any:
     return _RecordFunctionFast
 
 
+PROFILER_FLAG = "_is_profiler_enabled"
+
+
 def profiler_state() -> ModuleType:
-    """The module whose ``_is_profiler_enabled`` says whether any profiler runs."""
+    """The module whose `PROFILER_FLAG` says whether any profiler runs."""
     import torch.autograd.profiler
 
     return torch.autograd.profiler

@@ -32,9 +32,10 @@ def inductor_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
         base = base.parent
     folder = base / "inductor_cache"
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = str(folder)
-    # The op meter's library is built once for the run, and not taken from an earlier one.
+    # The native parts are built once for the run, and not taken from an earlier one.
     os.environ["XDG_CACHE_HOME"] = str(base / "cache")
     native.load()
+    native.load_graph_call()
     return folder
 
 

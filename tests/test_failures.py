@@ -47,6 +47,7 @@ INJECTIONS = {
     "captured ops": "captured.describe = fail",
     "counting ops": "captured.OpCounter.count_all = fail",
     "native part": "native.load = fail",
+    "graph calls": "native.load_graph_call = fail",
     "lines": "lines.Lines._line = fail",
     "metric tables": "metric_tables.MetricTables.code_loaded = fail",
     "metric tables while compiling": f"metric_tables.MetricTables.compilation_ends = fail; {COLD}",

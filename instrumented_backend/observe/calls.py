@@ -7,6 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe import native
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.gate import Gate
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.graphs import ObservedGraph
@@ -36,19 +39,76 @@ class CallCounter:
             self._offset = next(self.numbers) + 1
 
 
-def counted(
+class GraphCalls:
+    """Makes what the program calls: natively, or in Python as long as that is not built."""
+
+    def __init__(self, gate: Gate, failures: Failures) -> None:
+        self._gate = gate
+        self._failures = failures
+        self._native: Any = None
+        self._loader: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Get the native part, building it beside the program if need be; once a process."""
+        if self._loader is None:
+            self._loader = threading.Thread(
+                target=self._load, name="instrumented_backend graph calls", daemon=True
+            )
+            self._loader.start()
+
+    def _load(self) -> None:
+        with self._failures.guard("graph calls"):
+            try:
+                self._native = native.load_graph_call()
+            except native.NativeError as error:
+                self._failures.note(f"graph calls are counted in Python, which is slower: {error}")
+
+    def after_fork(self) -> None:
+        """In the child, which the thread that was loading it has not come along to."""
+        if self._native is None:
+            self._loader = None
+
+    def counted(
+        self,
+        compiled: Callable[..., Any],
+        watched: Callable[..., Any],
+        counter: CallCounter,
+        graph: "ObservedGraph",
+        key: int,
+        inputs: int,
+    ) -> Callable[..., Any]:
+        """``compiled``, which takes so many inputs, with each call counted and nothing else done.
+
+        While anyone watches calls, and before the graph's first, it is ``watched`` that is called:
+        it has to count for itself. The op meter may watch natively: ``key`` is what it calls the
+        graph's direction.
+        """
+        if self._native is None:
+            call = _in_python(compiled, watched, counter, graph, self._gate, inputs)
+        else:
+            call = self._native.GraphCall(
+                compiled,
+                watched,
+                counter.numbers,
+                graph,
+                vars(torch_compat.profiler_state()),
+                torch_compat.PROFILER_FLAG,
+                self._gate.native,
+                key,
+            )
+        return functools.wraps(compiled)(call)
+
+
+def _in_python(
     compiled: Callable[..., Any],
     watched: Callable[..., Any],
     counter: CallCounter,
     graph: "ObservedGraph",
+    gate: Gate,
     inputs: int,
 ) -> Callable[..., Any]:
-    """``compiled``, which takes so many inputs, with each call counted and nothing else done.
-
-    While anyone watches calls, and before the graph's first, it is ``watched`` that is called: it
-    has to count for itself.
-    """
-    numbers, gate, profiler = counter.numbers, graph.gate, torch_compat.profiler_state()
+    """What `_graph_call.cpp` does, but for the op meter, which ``watched`` has to call."""
+    numbers, profiler = counter.numbers, torch_compat.profiler_state()
 
     def call(*args: Any) -> Any:
         if graph.started and not gate.active and not profiler._is_profiler_enabled:
@@ -63,4 +123,4 @@ def counted(
             return compiled(value)
         return watched(value)
 
-    return functools.wraps(compiled)(call_with_one if inputs == 1 else call)
+    return call_with_one if inputs == 1 else call

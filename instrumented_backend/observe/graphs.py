@@ -5,10 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
-from instrumented_backend.observe.calls import CallCounter, counted
+from instrumented_backend.observe.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
-from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.generated import GeneratedCode
 from instrumented_backend.observe.ops import OpMeter, region_key
 from instrumented_backend.observe.reasons import sentence
@@ -41,11 +40,11 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
 class ObservedGraph:
     """A graph's record with the counts that change while the program runs."""
 
-    def __init__(self, gate: Gate, ops: OpMeter, device: "DeviceMeter | None") -> None:
+    def __init__(self, calls: GraphCalls, ops: OpMeter, device: "DeviceMeter | None") -> None:
         self.record = GraphRecord()
         self.ops: GraphOps | None = None  # what eager would dispatch for it
-        self.gate = gate
         self.started = False  # has been called with the program's own inputs
+        self._graph_calls = calls
         self._meter = ops
         self._device = device
         self.code: list[GeneratedCode] = []
@@ -108,24 +107,27 @@ class ObservedGraph:
 
         Graphs of compiled autograd are forward graphs to Inductor and backward ones to the user.
         """
-        backward = self.record.direction == "backward"
-        counter = self.backward_calls if backward else self.calls
-        marked = self._marked(compiled, counter, backward)
-        return counted(compiled, marked, counter, self, inputs)
+        return self._observed(compiled, self.record.direction == "backward", inputs)
 
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
-        marked = self._marked(compiled, self.backward_calls, backward=True)
-        return counted(compiled, marked, self.backward_calls, self, inputs=1)
+        return self._observed(compiled, True, inputs=1)
+
+    def _observed(
+        self, compiled: Callable[..., Any], backward: bool, inputs: int
+    ) -> Callable[..., Any]:
+        counter = self.backward_calls if backward else self.calls
+        key = region_key(self.record.graph, backward)
+        region = BACKWARD_REGION if backward else FORWARD_REGION
+        marked = self._marked(compiled, counter, key, region)
+        return self._graph_calls.counted(compiled, marked, counter, self, key, inputs)
 
     def _marked(
-        self, compiled: Callable[..., Any], counter: CallCounter, backward: bool
+        self, compiled: Callable[..., Any], counter: CallCounter, key: int, region: str
     ) -> Callable[..., Any]:
         """``compiled`` counted, in a region for the op meter and for a profiler that is running."""
         meter, device, profiler = self._meter, self._device, torch_compat.profiler_state()
         record_function = torch_compat.record_function_fast()
-        key = region_key(self.record.graph, backward)
-        region = BACKWARD_REGION if backward else FORWARD_REGION
 
         def marked(*args: Any) -> Any:
             if not self.started:

@@ -1,8 +1,8 @@
 """Builds and loads our native parts, once per torch version and user.
 
 Small C++ files of ours, compiled with the machine's own compiler into a cache folder. The op meter
-has a plain C interface, so that neither pybind11 nor Python's headers are needed; the timer of C++
-kernels is a Python type, and needs the headers, as Inductor's C++ kernels do.
+has a plain C interface, so that neither pybind11 nor Python's headers are needed; graph calls and
+the timers of C++ kernels are Python types, and need the headers, as Inductor's C++ kernels do.
 """
 
 import ctypes
@@ -69,6 +69,17 @@ class Work(ctypes.Structure):
     ]
 
 
+class GateState(ctypes.Structure):
+    """What a native graph call looks at: who watches calls, and how a region begins and ends."""
+
+    UNWATCHED, WATCHED, METERED = range(3)  # the last: by the op meter alone, natively
+    _fields_: ClassVar = [
+        ("state", ctypes.c_int64),
+        ("enter", ctypes.c_void_p),
+        ("leave", ctypes.c_void_p),
+    ]
+
+
 Sampler = ctypes.CFUNCTYPE(
     None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double
 )
@@ -111,6 +122,11 @@ def load(folder: Path | None = None) -> ctypes.PyDLL:
     """
     library: ctypes.PyDLL = _load(_OP_METER, folder)
     return library
+
+
+def load_graph_call(folder: Path | None = None) -> Any:
+    """Has ``GraphCall``, what a program calls in a graph's place; raises `NativeError`."""
+    return _load(_GRAPH_CALL, folder)
 
 
 def load_kernel_timer(folder: Path | None = None) -> Any:
@@ -235,9 +251,10 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
     return lib
 
 
-def _open_kernel_timer(library: Path) -> Any:
-    loader = importlib.machinery.ExtensionFileLoader("_kernel_timer", str(library))
-    spec = importlib.util.spec_from_loader("_kernel_timer", loader)
+def _open_extension(library: Path) -> Any:
+    name = "_" + library.stem.partition("-")[0]
+    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
+    spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
     try:
         return importlib.util.module_from_spec(spec)
@@ -252,10 +269,13 @@ _OP_METER = _Part(
     depends_on=torch_compat.build_id,
     open=_open_op_meter,
 )
-_KERNEL_TIMER = _Part(
-    source=Path(__file__).with_name("_kernel_timer.cpp"),
-    flags=lambda: [f"-I{sysconfig.get_paths()['include']}"],
-    link_flags=list,
-    depends_on=lambda: sys.version,
-    open=_open_kernel_timer,
+_GRAPH_CALL, _KERNEL_TIMER = (
+    _Part(
+        source=Path(__file__).with_name(source),
+        flags=lambda: [f"-I{sysconfig.get_paths()['include']}"],
+        link_flags=list,
+        depends_on=lambda: sys.version,
+        open=_open_extension,
+    )
+    for source in ("_graph_call.cpp", "_kernel_timer.cpp")
 )

@@ -141,6 +141,7 @@ class OpMeter:
                 self._failures.note(self.unavailable)
                 return
             lib.op_meter_sample(self._sampler, self._dense_samples)
+            self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
             # Without the lock, which a thread may hold that waits for this one.
             self._lib = lib
             if self._due:
@@ -317,7 +318,9 @@ class OpMeter:
 
     def _set_active(self, active: bool) -> None:
         self.active = active
-        self._gate.want("ops", active)
+        # In `auto`, the calls say when a window is over.
+        natively = self._is_open and self._mode == "always"
+        self._gate.want("ops", active, natively)
 
     def _wait(self) -> None:
         """Until the budget has room for another window, and longer each time."""

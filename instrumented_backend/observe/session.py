@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
+from instrumented_backend.observe.calls import GraphCalls
 from instrumented_backend.observe.codegen import CodegenFacts
 from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
 from instrumented_backend.observe.counters import CounterLedger
@@ -65,7 +66,7 @@ class Session:
         self.failures = Failures()
         gate = Gate()
         self.ops = OpMeter(ops, self.failures, print_missing, gate)
-        self._gate = gate
+        self._calls = GraphCalls(gate, self.failures)
         self._device: DeviceMeter | None = None
         if device_time:
             # Here, because it brings numpy along.
@@ -93,6 +94,8 @@ class Session:
             torch_compat.listen_to_trace_log(
                 self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed
             )
+        with self.failures.guard("graph calls"):
+            self._calls.start()
         with self.failures.guard("ops"):
             self.ops.start()
         if self._device is not None:
@@ -129,6 +132,7 @@ class Session:
         self._devices.clear()
         self.failures.after_fork()
         self.ledger.after_fork()
+        self._calls.after_fork()
         self.ops.after_fork()
         if self._device is not None:
             self._device.after_fork()
@@ -152,7 +156,7 @@ class Session:
         self, gm: Any, inputs: Iterable[Any], name: str | None, config: dict[str, Any]
     ) -> ObservedGraph:
         """Take note of a graph that Dynamo hands to the backend."""
-        graph = ObservedGraph(self._gate, self.ops, self._device)
+        graph = ObservedGraph(self._calls, self.ops, self._device)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
         with self.failures.guard("captured ops"):
@@ -170,6 +174,8 @@ class Session:
                 self.failures.note(f"more than {MAX_GRAPHS} graphs: later ones are left out")
         # These do nothing but in a forked child.
         self._install_exit()
+        with self.failures.guard("graph calls"):
+            self._calls.start()
         with self.failures.guard("ops"):
             self.ops.start()
         with self.failures.guard("generated code"):

@@ -1,0 +1,176 @@
+// What the program calls in a compiled graph's place: counts each call, and has it watched by whoever
+// wants to. In Python, the frame alone would cost more than all of this.
+//
+// While nobody watches, a call is counted and passed on. While only the op meter does, and needs no
+// Python for it, its native part is told where the region begins and ends. In any other case it is
+// Python's `watched` that is called, which does all that itself, the counting included.
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <structmember.h>
+
+#include <cstdint>
+
+namespace {
+
+// `GateState` in native.py.
+struct Gate {
+  int64_t state;
+  void (*enter)();
+  void (*leave)(int64_t key);
+};
+
+enum State : int64_t { kUnwatched, kWatched, kMetered };
+
+struct GraphCall {
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
+  PyObject* compiled;
+  PyObject* watched;
+  PyObject* numbers;  // an iterator; each call takes one
+  PyObject* graph;    // its attribute `started` is true after its first call
+  bool started;       // has been seen to be
+  PyObject* flags;    // a dictionary; `flag` is true in it while a profiler runs
+  PyObject* flag;
+  Py_buffer gate;
+  long long key;  // the graph's, for the op meter
+  PyObject* attributes;
+  PyObject* weak_references;
+};
+
+PyObject* started_name = nullptr;
+
+// These two give -1 where an exception is set.
+int has_started(GraphCall* self) {
+  if (self->started) return 1;
+  PyObject* value = PyObject_GetAttr(self->graph, started_name);
+  if (value == nullptr) return -1;
+  const int result = PyObject_IsTrue(value);
+  Py_DECREF(value);
+  self->started = result == 1;
+  return result;
+}
+
+int is_profiled(GraphCall* self) {
+  PyObject* value = PyDict_GetItemWithError(self->flags, self->flag);  // borrowed
+  if (value == nullptr) return PyErr_Occurred() ? -1 : 0;
+  return PyObject_IsTrue(value);
+}
+
+PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* names) {
+  GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  const int started = has_started(self);
+  if (started < 0) return nullptr;
+  const int profiled = is_profiled(self);
+  if (profiled < 0) return nullptr;
+  const Gate* gate = static_cast<const Gate*>(self->gate.buf);
+  const int64_t state = gate->state;
+  if (!started || profiled || state == kWatched) {
+    return PyObject_Vectorcall(self->watched, args, count, names);
+  }
+  PyObject* number = Py_TYPE(self->numbers)->tp_iternext(self->numbers);
+  if (number == nullptr) return nullptr;
+  Py_DECREF(number);
+  if (state == kUnwatched) return PyObject_Vectorcall(self->compiled, args, count, names);
+  gate->enter();
+  PyObject* result = PyObject_Vectorcall(self->compiled, args, count, names);
+  gate->leave(self->key);
+  return result;
+}
+
+PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject *compiled, *watched, *numbers, *graph, *flags, *flag, *gate;
+  long long key;
+  if (!PyArg_ParseTuple(args, "OOOOO!UOL", &compiled, &watched, &numbers, &graph, &PyDict_Type,
+                        &flags, &flag, &gate, &key)) {
+    return nullptr;
+  }
+  if (!PyIter_Check(numbers)) return PyErr_Format(PyExc_TypeError, "numbers is no iterator");
+  GraphCall* self = reinterpret_cast<GraphCall*>(type->tp_alloc(type, 0));
+  if (self == nullptr) return nullptr;
+  if (PyObject_GetBuffer(gate, &self->gate, PyBUF_SIMPLE) < 0) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  if (self->gate.len != sizeof(Gate)) {
+    Py_DECREF(self);
+    return PyErr_Format(PyExc_TypeError, "gate is of another size");
+  }
+  self->vectorcall = call;
+  self->compiled = Py_NewRef(compiled);
+  self->watched = Py_NewRef(watched);
+  self->numbers = Py_NewRef(numbers);
+  self->graph = Py_NewRef(graph);
+  self->flags = Py_NewRef(flags);
+  self->flag = Py_NewRef(flag);
+  PyUnicode_InternInPlace(&self->flag);
+  self->key = key;
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int traverse(PyObject* object, visitproc visit, void* arg) {
+  GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  Py_VISIT(self->compiled);
+  Py_VISIT(self->watched);
+  Py_VISIT(self->numbers);
+  Py_VISIT(self->graph);
+  Py_VISIT(self->flags);
+  Py_VISIT(self->attributes);
+  return 0;
+}
+
+int clear(PyObject* object) {
+  GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  Py_CLEAR(self->compiled);
+  Py_CLEAR(self->watched);
+  Py_CLEAR(self->numbers);
+  Py_CLEAR(self->graph);
+  Py_CLEAR(self->flags);
+  Py_CLEAR(self->attributes);
+  return 0;
+}
+
+void drop(PyObject* object) {
+  GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  PyObject_GC_UnTrack(object);
+  if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
+  clear(object);
+  Py_CLEAR(self->flag);
+  if (self->gate.obj != nullptr) PyBuffer_Release(&self->gate);
+  Py_TYPE(object)->tp_free(object);
+}
+
+PyGetSetDef attributes[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject graph_call_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph_call", nullptr, -1, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__graph_call() {
+  started_name = PyUnicode_InternFromString("started");
+  if (started_name == nullptr) return nullptr;
+  PyTypeObject& type = graph_call_type;
+  type.tp_name = "instrumented_backend._graph_call.GraphCall";
+  type.tp_basicsize = sizeof(GraphCall);
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC;
+  type.tp_vectorcall_offset = offsetof(GraphCall, vectorcall);
+  type.tp_dictoffset = offsetof(GraphCall, attributes);
+  type.tp_weaklistoffset = offsetof(GraphCall, weak_references);
+  type.tp_call = PyVectorcall_Call;
+  type.tp_new = make;
+  type.tp_traverse = traverse;
+  type.tp_clear = clear;
+  type.tp_dealloc = drop;
+  type.tp_getset = attributes;
+  if (PyType_Ready(&type) < 0) return nullptr;
+  PyObject* created = PyModule_Create(&module);
+  if (created != nullptr &&
+      PyModule_AddObjectRef(created, "GraphCall", reinterpret_cast<PyObject*>(&type)) < 0) {
+    Py_CLEAR(created);
+  }
+  return created;
+}
