@@ -110,6 +110,7 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
 
 int traverse(PyObject* object, visitproc visit, void* arg) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->compiled);
   Py_VISIT(self->watched);
   Py_VISIT(self->numbers);
@@ -132,12 +133,14 @@ int clear(PyObject* object) {
 
 void drop(PyObject* object) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
+  PyTypeObject* type = Py_TYPE(object);
   PyObject_GC_UnTrack(object);
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
   clear(object);
   Py_CLEAR(self->flag);
   if (self->gate.obj != nullptr) PyBuffer_Release(&self->gate);
-  Py_TYPE(object)->tp_free(object);
+  type->tp_free(object);
+  Py_DECREF(type);
 }
 
 PyGetSetDef attributes[] = {
@@ -145,32 +148,39 @@ PyGetSetDef attributes[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyTypeObject graph_call_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
+PyMemberDef offsets[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(GraphCall, vectorcall), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(GraphCall, attributes), READONLY, nullptr},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(GraphCall, weak_references), READONLY, nullptr},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyType_Slot slots[] = {
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_new, reinterpret_cast<void*>(make)},
+    {Py_tp_traverse, reinterpret_cast<void*>(traverse)},
+    {Py_tp_clear, reinterpret_cast<void*>(clear)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(drop)},
+    {Py_tp_getset, attributes},
+    {Py_tp_members, offsets},
+    {0, nullptr},
+};
+
+// Of the heap: Dynamo asks for the type's name at each call, which a static type makes anew.
+PyType_Spec spec = {
+    "instrumented_backend._graph_call.GraphCall", sizeof(GraphCall), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
+
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph_call", nullptr, -1, nullptr};
 
 }  // namespace
 
 PyMODINIT_FUNC PyInit__graph_call() {
   started_name = PyUnicode_InternFromString("started");
-  if (started_name == nullptr) return nullptr;
-  PyTypeObject& type = graph_call_type;
-  type.tp_name = "instrumented_backend._graph_call.GraphCall";
-  type.tp_basicsize = sizeof(GraphCall);
-  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC;
-  type.tp_vectorcall_offset = offsetof(GraphCall, vectorcall);
-  type.tp_dictoffset = offsetof(GraphCall, attributes);
-  type.tp_weaklistoffset = offsetof(GraphCall, weak_references);
-  type.tp_call = PyVectorcall_Call;
-  type.tp_new = make;
-  type.tp_traverse = traverse;
-  type.tp_clear = clear;
-  type.tp_dealloc = drop;
-  type.tp_getset = attributes;
-  if (PyType_Ready(&type) < 0) return nullptr;
-  PyObject* created = PyModule_Create(&module);
-  if (created != nullptr &&
-      PyModule_AddObjectRef(created, "GraphCall", reinterpret_cast<PyObject*>(&type)) < 0) {
-    Py_CLEAR(created);
-  }
+  PyObject* created = started_name == nullptr ? nullptr : PyModule_Create(&module);
+  if (created == nullptr) return nullptr;
+  PyObject* type = PyType_FromModuleAndSpec(created, &spec, nullptr);
+  if (type == nullptr || PyModule_AddObjectRef(created, "GraphCall", type) < 0) Py_CLEAR(created);
+  Py_XDECREF(type);
   return created;
 }
