@@ -913,14 +913,31 @@ def record_function_fast() -> Any:
     return _RecordFunctionFast
 
 
-PROFILER_FLAG = "_is_profiler_enabled"
-
-
 def profiler_state() -> ModuleType:
-    """The module whose `PROFILER_FLAG` says whether any profiler runs."""
+    """The module whose ``_is_profiler_enabled`` says whether any profiler runs."""
     import torch.autograd.profiler
 
     return torch.autograd.profiler
+
+
+def watch_profiler_state(changed: Callable[[bool], None]) -> Undo:
+    """Call ``changed`` with whether any profiler runs: now, and whenever torch notes it (2.11 to
+    2.15)."""
+    module: Any = profiler_state()
+    original = module._set_is_profiler_enabled
+
+    @functools.wraps(original)
+    def note(enable: bool) -> None:
+        original(enable)
+        changed(enable)
+
+    module._set_is_profiler_enabled = note
+    changed(module._is_profiler_enabled)
+
+    def undo() -> None:
+        module._set_is_profiler_enabled = original
+
+    return undo
 
 
 def device_profile() -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
@@ -92,13 +93,17 @@ def test_a_meter_that_wants_to_see_the_calls(natively: bool) -> None:
     assert made.seen == [(5, 3)] and made.counter.value == 1
 
 
-def test_a_profiler_that_runs(natively: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_profiler_that_runs(natively: bool) -> None:
     made = Call(natively, str)
-    monkeypatch.setattr(torch_compat.profiler_state(), torch_compat.PROFILER_FLAG, True)
-    assert made.call(1) == "1"
-    monkeypatch.undo()
-    assert made.call(2) == "2"
-    assert made.seen == [(1,)] and made.counter.value == 1
+    undo = torch_compat.watch_profiler_state(made.calls.profiled)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert made.call(1) == "1"
+        undo_later = torch_compat.watch_profiler_state(made.calls.profiled)
+        assert made.call(2) == "2"
+    undo_later()
+    undo()
+    assert made.call(3) == "3"
+    assert made.seen == [(1,), (2,)] and made.counter.value == 1
 
 
 @pytest.fixture
@@ -190,15 +195,14 @@ def test_cost_of_a_call() -> None:
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({2: 5}, "numbers is no iterator"),
-        ({4: None}, "must be dict"),
-        ({6: b"12345678"}, "gate is of another size"),
-        ({6: None}, "bytes-like object"),
-        ({7: "x"}, "cannot be interpreted as an integer|an integer is required"),
+        ({3: "x"}, "cannot be interpreted as an integer|an integer is required"),
+        ({4: bytearray(8)}, r"8 bytes, not 24: bytearray"),
+        ({5: bytearray(4)}, r"4 bytes, not 8: bytearray"),
+        ({5: None}, "bytes-like object"),
     ],
 )
 def test_arguments_that_are_none(change: dict[int, Any], error: str) -> None:
-    arguments = [len, len, iter(()), object(), {}, "flag", Gate().native, KEY]
+    arguments = [len, len, object(), KEY, Gate().native, CallCounter().native]
     for place, value in change.items():
         arguments[place] = value
     with pytest.raises(TypeError, match=error):

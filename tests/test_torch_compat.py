@@ -333,6 +333,19 @@ def test_the_profiler_gate() -> None:
     assert "a region" in [event.name for event in prof.events()]
 
 
+def test_profilers_are_noticed_as_they_come_and_go() -> None:
+    seen: list[bool] = []
+    original = torch_compat.profiler_state()._set_is_profiler_enabled
+    undo = torch_compat.watch_profiler_state(seen.append)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert seen == [False, True]
+    with torch.autograd.profiler.profile():
+        assert seen == [False, True, False, True]
+    assert seen[-1] is False
+    undo()
+    assert torch_compat.profiler_state()._set_is_profiler_enabled is original
+
+
 def test_after_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "imported_later.py").write_text("value = 1")
     monkeypatch.syspath_prepend(str(tmp_path))

@@ -27,20 +27,18 @@ struct GraphCall {
   vectorcallfunc vectorcall;
   PyObject* compiled;
   PyObject* watched;
-  PyObject* numbers;  // an iterator; each call takes one
-  PyObject* graph;    // its attribute `started` is true after its first call
-  bool started;       // has been seen to be
-  PyObject* flags;    // a dictionary; `flag` is true in it while a profiler runs
-  PyObject* flag;
+  PyObject* graph;  // its attribute `started` is true after its first call
+  bool started;     // has been seen to be
+  long long key;    // the graph's, for the op meter
   Py_buffer gate;
-  long long key;  // the graph's, for the op meter
+  Py_buffer calls;  // their number, under the interpreter lock
   PyObject* attributes;
   PyObject* weak_references;
 };
 
 PyObject* started_name = nullptr;
 
-// These two give -1 where an exception is set.
+// -1 where an exception is set.
 int has_started(GraphCall* self) {
   if (self->started) return 1;
   PyObject* value = PyObject_GetAttr(self->graph, started_name);
@@ -51,26 +49,16 @@ int has_started(GraphCall* self) {
   return result;
 }
 
-int is_profiled(GraphCall* self) {
-  PyObject* value = PyDict_GetItemWithError(self->flags, self->flag);  // borrowed
-  if (value == nullptr) return PyErr_Occurred() ? -1 : 0;
-  return PyObject_IsTrue(value);
-}
-
 PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* names) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
   const int started = has_started(self);
   if (started < 0) return nullptr;
-  const int profiled = is_profiled(self);
-  if (profiled < 0) return nullptr;
   const Gate* gate = static_cast<const Gate*>(self->gate.buf);
   const int64_t state = gate->state;
-  if (!started || profiled || state == kWatched) {
+  if (!started || state == kWatched) {
     return PyObject_Vectorcall(self->watched, args, count, names);
   }
-  PyObject* number = Py_TYPE(self->numbers)->tp_iternext(self->numbers);
-  if (number == nullptr) return nullptr;
-  Py_DECREF(number);
+  ++*static_cast<int64_t*>(self->calls.buf);
   if (state == kUnwatched) return PyObject_Vectorcall(self->compiled, args, count, names);
   gate->enter();
   PyObject* result = PyObject_Vectorcall(self->compiled, args, count, names);
@@ -78,32 +66,30 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* 
   return result;
 }
 
+bool get_buffer(PyObject* source, Py_buffer* buffer, size_t size) {
+  if (PyObject_GetBuffer(source, buffer, PyBUF_WRITABLE) < 0) return false;
+  if (static_cast<size_t>(buffer->len) == size) return true;
+  PyErr_Format(PyExc_TypeError, "%zd bytes, not %zu: %R", buffer->len, size, source);
+  return false;
+}
+
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *compiled, *watched, *numbers, *graph, *flags, *flag, *gate;
+  PyObject *compiled, *watched, *graph, *gate, *calls;
   long long key;
-  if (!PyArg_ParseTuple(args, "OOOOO!UOL", &compiled, &watched, &numbers, &graph, &PyDict_Type,
-                        &flags, &flag, &gate, &key)) {
+  if (!PyArg_ParseTuple(args, "OOOLOO", &compiled, &watched, &graph, &key, &gate, &calls)) {
     return nullptr;
   }
-  if (!PyIter_Check(numbers)) return PyErr_Format(PyExc_TypeError, "numbers is no iterator");
   GraphCall* self = reinterpret_cast<GraphCall*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  if (PyObject_GetBuffer(gate, &self->gate, PyBUF_SIMPLE) < 0) {
+  if (!get_buffer(gate, &self->gate, sizeof(Gate)) ||
+      !get_buffer(calls, &self->calls, sizeof(int64_t))) {
     Py_DECREF(self);
     return nullptr;
-  }
-  if (self->gate.len != sizeof(Gate)) {
-    Py_DECREF(self);
-    return PyErr_Format(PyExc_TypeError, "gate is of another size");
   }
   self->vectorcall = call;
   self->compiled = Py_NewRef(compiled);
   self->watched = Py_NewRef(watched);
-  self->numbers = Py_NewRef(numbers);
   self->graph = Py_NewRef(graph);
-  self->flags = Py_NewRef(flags);
-  self->flag = Py_NewRef(flag);
-  PyUnicode_InternInPlace(&self->flag);
   self->key = key;
   return reinterpret_cast<PyObject*>(self);
 }
@@ -113,9 +99,7 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->compiled);
   Py_VISIT(self->watched);
-  Py_VISIT(self->numbers);
   Py_VISIT(self->graph);
-  Py_VISIT(self->flags);
   Py_VISIT(self->attributes);
   return 0;
 }
@@ -124,9 +108,7 @@ int clear(PyObject* object) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
   Py_CLEAR(self->compiled);
   Py_CLEAR(self->watched);
-  Py_CLEAR(self->numbers);
   Py_CLEAR(self->graph);
-  Py_CLEAR(self->flags);
   Py_CLEAR(self->attributes);
   return 0;
 }
@@ -137,8 +119,8 @@ void drop(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
   clear(object);
-  Py_CLEAR(self->flag);
-  if (self->gate.obj != nullptr) PyBuffer_Release(&self->gate);
+  PyBuffer_Release(&self->gate);  // does nothing to one that was not got
+  PyBuffer_Release(&self->calls);
   type->tp_free(object);
   Py_DECREF(type);
 }

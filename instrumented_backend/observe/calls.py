@@ -1,12 +1,12 @@
 """What the program calls in a compiled function's place: each of its calls is counted here."""
 
+import ctypes
 import functools
 import itertools
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
 class CallCounter:
     """Counts exactly from any thread, at the cost of one C call and no lock.
 
-    ``next`` on ``numbers`` is atomic. Reading also draws a number, which is taken off.
+    In Python a call draws one of ``numbers``, which is atomic; native ones add to ``native``.
+    Reading also draws a number, which is taken off.
     """
 
     def __init__(self) -> None:
         self.numbers = itertools.count()
+        self.native = ctypes.c_int64()
         self._offset = 0
         self._lock = threading.Lock()
 
     @property
     def value(self) -> int:
         with self._lock:
-            value = next(self.numbers) - self._offset
+            value = next(self.numbers) + self.native.value - self._offset
             self._offset += 1
             return value
 
     def reset(self) -> None:
         """Count from 0 again; calls under way on other threads count from now on."""
         with self._lock:
-            self._offset = next(self.numbers) + 1
+            self._offset = next(self.numbers) + self.native.value + 1
 
 
 class GraphCalls:
@@ -68,6 +70,10 @@ class GraphCalls:
         if self._native is None:
             self._loader = None
 
+    def profiled(self, running: bool) -> None:
+        """A profiler has started or stopped: it gets to see regions."""
+        self._gate.want("a profiler", running)
+
     def counted(
         self,
         compiled: Callable[..., Any],
@@ -87,14 +93,7 @@ class GraphCalls:
             call = _in_python(compiled, watched, counter, graph, self._gate, inputs)
         else:
             call = self._native.GraphCall(
-                compiled,
-                watched,
-                counter.numbers,
-                graph,
-                vars(torch_compat.profiler_state()),
-                torch_compat.PROFILER_FLAG,
-                self._gate.native,
-                key,
+                compiled, watched, graph, key, self._gate.native, counter.native
             )
         return functools.wraps(compiled)(call)
 
@@ -108,17 +107,17 @@ def _in_python(
     inputs: int,
 ) -> Callable[..., Any]:
     """What `_graph_call.cpp` does, but for the op meter, which ``watched`` has to call."""
-    numbers, profiler = counter.numbers, torch_compat.profiler_state()
+    numbers = counter.numbers
 
     def call(*args: Any) -> Any:
-        if graph.started and not gate.active and not profiler._is_profiler_enabled:
+        if graph.started and not gate.active:
             next(numbers)
             return compiled(*args)
         return watched(*args)
 
     def call_with_one(value: Any) -> Any:
         """The same 0.1 µs faster: there is nothing to gather and to spread again."""
-        if graph.started and not gate.active and not profiler._is_profiler_enabled:
+        if graph.started and not gate.active:
             next(numbers)
             return compiled(value)
         return watched(value)

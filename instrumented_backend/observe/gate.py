@@ -7,19 +7,19 @@ from instrumented_backend.observe.native import GateState
 
 
 class Gate:
-    """``active`` while any of the meters wants to see the calls; ``native`` says the same."""
+    """``active`` while a meter or a profiler wants to see the calls; ``native`` says the same."""
 
     def __init__(self) -> None:
         self.active = False
         self.native = GateState()
-        self._wanting: dict[str, bool] = {}  # a meter → does its native part do
+        self._wanting: dict[str, bool] = {}  # who → does the native part do
 
-    def want(self, meter: str, wanted: bool, natively: bool = False) -> None:
-        """``natively``: the functions given to `regions` are all that ``meter`` needs."""
+    def want(self, who: str, wanted: bool, natively: bool = False) -> None:
+        """``natively``: the functions given to `regions` are all that it needs."""
         if wanted:
-            self._wanting[meter] = natively
+            self._wanting[who] = natively
         else:
-            self._wanting.pop(meter, None)
+            self._wanting.pop(who, None)
         self.active = bool(self._wanting)
         if not self.active:
             self.native.state = GateState.UNWATCHED

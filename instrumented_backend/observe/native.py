@@ -61,11 +61,13 @@ class Sums(ctypes.Structure):
 class Work(ctypes.Structure):
     """What the windows cost: events, the ops and autograd nodes among them, samples of lines.
 
-    ``sample_ns`` is the CPU time that the samples took.
+    ``sample_ns`` is the CPU time that the samples took; ``silences``, how often a thread's events
+    were switched off for the rest of an op or region.
     """
 
     _fields_: ClassVar = [
-        (name, ctypes.c_uint64) for name in ("events", "ops", "nodes", "samples", "sample_ns")
+        (name, ctypes.c_uint64)
+        for name in ("events", "ops", "nodes", "samples", "sample_ns", "silences")
     ]
 
 

@@ -96,6 +96,7 @@ class Session:
             )
         with self.failures.guard("graph calls"):
             self._calls.start()
+            torch_compat.watch_profiler_state(self._calls.profiled)
         with self.failures.guard("ops"):
             self.ops.start()
         if self._device is not None:
