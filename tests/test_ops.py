@@ -1,5 +1,6 @@
 """The op meter in whole programs: known ops, known lines."""
 
+import json
 import os
 import shutil
 import textwrap
@@ -78,6 +79,96 @@ def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
     assert rows == {line: pytest.approx(steps, rel=0.02) for line in LINES}
     word = "exact" if steps == 5 else "sampled"
     assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
+
+
+# Six events inside the region and four inside an op, of which the meter has no need.
+CROWDED = """
+    import collections, json, sys, torch
+    from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+    from instrumented_backend import backend
+    meter = backend._session.ops
+    class Cubed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, grad):
+            for _ in range(4):
+                grad = grad.mul(0.5)
+            if grad.isnan().any():
+                raise ValueError("nan")
+            return grad
+    @torch.compile(backend="instrumented")
+    def products(x):
+        for _ in range(6):
+            x = x @ x
+        return x
+    x = torch.eye(4, requires_grad=True)
+    def step(factor=1.0):
+        products(x.detach())
+        (Cubed.apply(x) * factor).sum().backward()
+        x.grad = None
+    def seen():
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            step()
+        return [event.name for event in profiler.events()]
+    for _ in range(3):
+        step()
+"""
+
+
+def test_others_see_the_events_inside_ops_and_regions(run_forked: RunProgram) -> None:
+    """While it is alone, the meter has PyTorch make none of them."""
+    program = (
+        CROWDED
+        + """
+    def silences():
+        return 0 if meter._lib is None else meter._work().silences
+    before = silences()
+    step()
+    alone = silences() - before
+    step()
+    counts = collections.Counter(seen())
+    observer = ExecutionTraceObserver().register_callback(sys.argv[0] + ".json")
+    observer.start()
+    step()
+    observer.stop()
+    observer.unregister_callback()
+    nodes = json.load(open(sys.argv[0] + ".json"))["nodes"]
+    traced = collections.Counter(node["name"] for node in nodes)
+    both = silences() - before - 2 * alone
+    after = collections.Counter(seen())
+    print(json.dumps([alone, both, [sorted(c.items()) for c in (counts, traced, after)]]))
+"""
+    )
+    always = run_forked(program, env={"INSTRUMENTED_OPS": "always"})
+    alone, beside_others, events = json.loads(always.stdout)
+    assert alone >= 2 and beside_others == 0  # the region, the node
+    off = run_forked(program, env={"INSTRUMENTED_OPS": "off"})
+    assert events == json.loads(off.stdout)[2]
+    for found in events:
+        assert dict(found)["aten::mul"] >= 4 and dict(found)["aten::mm"] == 6
+
+
+def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
+    """It ends the op, and what comes after it is seen."""
+    program = (
+        CROWDED
+        + """
+    backend._session.reset()
+    for _ in range(5):
+        try:
+            step(float("nan"))
+        except ValueError as error:
+            print(error)
+        x.detach().add(1)
+    print(len(seen()) > 10)
+"""
+    )
+    done = run_forked(program, env={"INSTRUMENTED_OPS": "always"})
+    assert done.stdout == "nan\n" * 5 + "True\n"
+    rows = {row["op"]: row["count"] for row in ops_of(done)["eager"]}
+    assert (rows["CubedBackward"], rows["aten::add"]) == (6, 5)
 
 
 def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:

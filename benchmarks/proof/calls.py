@@ -15,7 +15,7 @@ from proof.figures import Cost, cost_of
 
 # Of each backend: two functions that do the same differ by a tenth of a microsecond and more, for
 # where their objects happen to lie.
-INSTANCES = 4
+INSTANCES = 12
 
 
 def tiny_call(device: str, rounds: int) -> list[Cost]:

@@ -30,10 +30,11 @@ ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # What a window costs (benchmarks/RESULTS.md), in seconds: each event, and besides for each that is
-# an op, an autograd node; each graph call. Samples of lines are timed, by their thread's CPU clock,
-# which a busy machine does not push on. They take `SAMPLE_S` where the others were measured; by as
-# much as they take longer, the machine is slower, or the program's own data fill its caches.
-EVENT_S, OP_S, NODE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 2e-6
+# an op, an autograd node; switching a thread's events off and on; each graph call. Samples of
+# lines are timed, by their thread's CPU clock, which a busy machine does not push on. They take
+# `SAMPLE_S` where the others were measured; by as much as they take longer, the machine is slower,
+# or the program's own data fill its caches.
+EVENT_S, OP_S, NODE_S, SILENCE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 0.5e-6, 2e-6
 SAMPLE_S = 5.5e-6
 # Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
 # always on the same line, as most are.
@@ -351,6 +352,7 @@ class OpMeter:
             (now.events - before.events) * EVENT_S
             + (now.ops - before.ops) * OP_S
             + (now.nodes - before.nodes) * NODE_S
+            + (now.silences - before.silences) * SILENCE_S
             + self._calls * CALL_S
         )
         return float(slower * counted_s + sampled_s)
