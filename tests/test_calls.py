@@ -59,6 +59,7 @@ def test_exceptions_are_the_graphs_own(natively: bool) -> None:
     assert made.counter.value == 1
 
 
+@pytest.mark.smoke
 def test_it_looks_like_the_function(natively: bool) -> None:
     """PyTorch marks its functions with attributes, such as ``_boxed_call``."""
 
@@ -116,6 +117,7 @@ def op_meter() -> Iterator[Any]:
     lib.op_meter_clear()
 
 
+@pytest.mark.smoke
 def test_the_op_meters_native_part_is_told_of_regions(op_meter: Any) -> None:
     def regions() -> tuple[float, float]:
         """Calls that it saw, and those of them inside another."""
