@@ -50,7 +50,7 @@ MEANINGS = {
     type=click.IntRange(1),
     help="Of a row; warm takes 4 times as many, ends twice, memory a quarter.",
 )
-@click.option("--rounds", default=400, show_default=True, help="Rounds of 60 calls each.")
+@click.option("--rounds", default=100, show_default=True, help="Rounds of 60 calls each.")
 @click.option("--scale", default=1.0, show_default=True, help="Of the counts in --only memory.")
 @click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
 def main(

@@ -13,13 +13,13 @@ import click
 
 from proof.figures import Cost, cost_of
 
-# Of each backend: two functions that do the same differ by a tenth of a microsecond and more, for
-# where their objects happen to lie.
-INSTANCES = 12
+# Functions of each backend. Two that do the same differ by some percent of a call, for where their
+# objects happen to lie: more of them tell more than more rounds.
+INSTANCES = 48
 
 
 def tiny_call(device: str, rounds: int) -> list[Cost]:
-    """Microseconds over Inductor's, ours and a naive wrapper's; short blocks in turn."""
+    """Microseconds over Inductor's, ours and a naive wrapper's, of pairs of functions."""
     from proof.naive import record_function
 
     return [
@@ -33,31 +33,28 @@ def tiny_call(device: str, rounds: int) -> list[Cost]:
 
 
 def _over_inductor(backend: Any, device: str, rounds: int, name: str) -> list[float]:
-    """For each round, the mean difference over pairs of functions."""
+    """For each pair of functions, the median difference over rounds of short blocks, in turn."""
     import torch
 
     functions = [_compiled(kind) for kind in ["inductor", backend] * INSTANCES]
     x = torch.ones(8, device=device)
-    over = []
+    times: list[list[float]] = [[] for _ in functions]
     with torch.no_grad():
         for function in functions:
-            for _ in range(2000):
+            for _ in range(500):
                 function(x)
         order = list(range(len(functions)))
         with click.progressbar(range(rounds), label=f"calls, {name}", file=sys.stderr) as bar:
             for _ in bar:
                 random.shuffle(order)
-                times = dict.fromkeys(order, 0.0)
                 for number in order:
-                    times[number] = microseconds_a_call(functions[number], x)
+                    times[number].append(microseconds_a_call(functions[number], x))
                     if device == "cuda":
                         torch.cuda.synchronize()
-                over.append(
-                    statistics.fmean(
-                        times[number + 1] - times[number] for number in range(0, len(order), 2)
-                    )
-                )
-    return over
+    return [
+        statistics.median(ours - theirs for theirs, ours in zip(*pair, strict=True))
+        for pair in zip(times[::2], times[1::2], strict=True)
+    ]
 
 
 def _add_one(x: Any) -> Any:
