@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from instrumented_backend.kernels.triton import CATEGORIES
+from instrumented_backend.kernels.triton_syntax import CATEGORIES
 from instrumented_backend.profiling.intervals import union
 
 __all__ = [

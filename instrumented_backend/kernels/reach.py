@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.kernels.facts import NUMELS
 from instrumented_backend.kernels.index_bounds import index_bounds
-from instrumented_backend.kernels.triton import arguments_of, dispatch, last_name
+from instrumented_backend.kernels.triton_syntax import arguments_of, dispatch, last_name
 
 Interval = tuple[int, int]
 
