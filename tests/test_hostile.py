@@ -512,7 +512,8 @@ def test_python_isolated_and_optimized(run_program: RunProgram, tmp_path: Path) 
 
 
 def test_deep_recursion(run_forked: RunProgram, tmp_path: Path) -> None:
-    """A call takes two Python frames more than Inductor's, and the end of the stack is the same."""
+    """A watched call takes a Python frame more than Inductor's, two where calls are counted in
+    Python; the end of the stack is the same."""
     theirs, ours = run_both(run_forked, DEEP, tmp_path)
     depth, *rest = ours.stdout.splitlines()
     their_depth, *their_rest = theirs.stdout.splitlines()
