@@ -95,8 +95,7 @@ def _compile(
             **keywords,
         )
     with _session.failures.guard("forward region"):
-        forward = functools.partial(graph.forward, inputs=len(example_inputs))
-        compiled = torch_compat.wrap_compiled(compiled, forward)
+        compiled = torch_compat.wrap_compiled(compiled, graph.forward)
     return compiled
 
 

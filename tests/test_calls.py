@@ -23,7 +23,7 @@ KEY = 6
 class Call:
     """One graph's, native or in Python, and what `watched` saw of its calls."""
 
-    def __init__(self, natively: bool, compiled: Callable[..., Any], inputs: int = 1) -> None:
+    def __init__(self, natively: bool, compiled: Callable[..., Any]) -> None:
         self.gate = Gate()
         self.calls = GraphCalls(self.gate, Failures())
         if natively:
@@ -36,7 +36,7 @@ class Call:
             self.seen.append(args)
             return compiled(*args)
 
-        self.call = self.calls.counted(compiled, watched, self.counter, self.graph, KEY, inputs)
+        self.call = self.calls.counted(compiled, watched, self.counter, self.graph, KEY)
 
 
 @pytest.fixture(params=["native", "python"])
@@ -45,7 +45,7 @@ def natively(request: pytest.FixtureRequest) -> bool:
 
 
 def test_it_counts_and_passes_on(natively: bool) -> None:
-    one, two = Call(natively, str), Call(natively, divmod, inputs=2)
+    one, two = Call(natively, str), Call(natively, divmod)
     assert [one.call(value) for value in (1, None, [2])] == ["1", "None", "[2]"]
     assert [two.call(7, 2), two.call(9, 3)] == [(3, 1), (3, 0)]
     assert (one.counter.value, two.counter.value) == (3, 2)
@@ -87,7 +87,7 @@ def test_the_first_call_is_watched(natively: bool) -> None:
 
 
 def test_a_meter_that_wants_to_see_the_calls(natively: bool) -> None:
-    made = Call(natively, divmod, inputs=2)
+    made = Call(natively, divmod)
     for wanted in (True, False):
         made.gate.want("device time", wanted)
         assert made.call(5, 3) == (1, 2)
@@ -228,6 +228,6 @@ def test_where_it_cannot_be_built(
         "graph calls are counted in Python, which is slower: no C++ compiler found"
     ]
     assert isinstance(
-        calls.counted(len, len, CallCounter(), types.SimpleNamespace(started=True), 1, 1),  # type: ignore[arg-type]
+        calls.counted(len, len, CallCounter(), types.SimpleNamespace(started=True), 1),  # type: ignore[arg-type]
         types.FunctionType,
     )

@@ -102,25 +102,23 @@ class ObservedGraph:
                 add(kept, {key: value})
         return kept, cold_only
 
-    def forward(self, compiled: Callable[..., Any], inputs: int) -> Callable[..., Any]:
-        """``compiled``, which takes so many inputs, each call counted and marked as a region.
+    def forward(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """``compiled``, each call counted and marked as a region.
 
         Graphs of compiled autograd are forward graphs to Inductor and backward ones to the user.
         """
-        return self._observed(compiled, self.record.direction == "backward", inputs)
+        return self._observed(compiled, self.record.direction == "backward")
 
     def backward(self, compiled: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
         """The same for a compiled backward, which takes its inputs as one list and empties it."""
-        return self._observed(compiled, True, inputs=1)
+        return self._observed(compiled, True)
 
-    def _observed(
-        self, compiled: Callable[..., Any], backward: bool, inputs: int
-    ) -> Callable[..., Any]:
+    def _observed(self, compiled: Callable[..., Any], backward: bool) -> Callable[..., Any]:
         counter = self.backward_calls if backward else self.calls
         key = region_key(self.record.graph, backward)
         region = BACKWARD_REGION if backward else FORWARD_REGION
         marked = self._marked(compiled, counter, key, region)
-        return self._graph_calls.counted(compiled, marked, counter, self, key, inputs)
+        return self._graph_calls.counted(compiled, marked, counter, self, key)
 
     def _marked(
         self, compiled: Callable[..., Any], counter: CallCounter, key: int, region: str
