@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 import timeit
 import types
 import weakref
@@ -92,6 +93,45 @@ def test_a_meter_that_wants_to_see_the_calls(natively: bool) -> None:
         made.gate.want("device time", wanted)
         assert made.call(5, 3) == (1, 2)
     assert made.seen == [(5, 3)] and made.counter.value == 1
+
+
+class _Slow:
+    """A truth that, where it is first asked for, lets other threads go on for a while."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def __bool__(self) -> bool:
+        if not self.asked.is_set():
+            self.asked.set()
+            time.sleep(0.2)
+        return True
+
+
+def test_two_that_change_the_gate_at_once() -> None:
+    """Calls would go unwatched, or be watched for good."""
+    gate, slow = Gate(), _Slow()
+    first = threading.Thread(target=gate.want, args=("ops", True, slow))
+    first.start()
+    assert slow.asked.wait(10)
+    gate.want("a profiler", True)
+    first.join()
+    assert gate.native.state == native.GateState.WATCHED
+
+
+def test_a_fork_while_the_gate_changes() -> None:
+    """The child has the lock as it was, and not the thread that would release it."""
+    gate, slow = Gate(), _Slow()
+    calls = GraphCalls(gate, Failures())
+    other = threading.Thread(target=gate.want, args=("ops", True, slow))
+    other.start()
+    assert slow.asked.wait(10)
+    calls.after_fork()
+    changed = threading.Thread(target=gate.want, args=("ops", True), daemon=True)
+    changed.start()
+    changed.join(0.1)
+    assert not changed.is_alive() and other.is_alive()
+    other.join()
 
 
 def test_a_profiler_that_runs(natively: bool) -> None:

@@ -22,16 +22,19 @@ struct Gate {
 
 enum State : int64_t { kUnwatched, kWatched, kMetered };
 
+// What each call needs comes first, close together.
 struct GraphCall {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject* compiled;
+  const Gate* gate;
+  int64_t* calls;  // their number, under the interpreter lock
+  bool started;    // has `graph` been seen to be
+  long long key;   // the graph's, for the op meter
   PyObject* watched;
   PyObject* graph;  // its attribute `started` is true after its first call
-  bool started;     // has been seen to be
-  long long key;    // the graph's, for the op meter
-  Py_buffer gate;
-  Py_buffer calls;  // their number, under the interpreter lock
+  Py_buffer gate_buffer;
+  Py_buffer calls_buffer;
   PyObject* attributes;
   PyObject* weak_references;
 };
@@ -40,7 +43,6 @@ PyObject* started_name = nullptr;
 
 // -1 where an exception is set.
 int has_started(GraphCall* self) {
-  if (self->started) return 1;
   PyObject* value = PyObject_GetAttr(self->graph, started_name);
   if (value == nullptr) return -1;
   const int result = PyObject_IsTrue(value);
@@ -51,14 +53,14 @@ int has_started(GraphCall* self) {
 
 PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* names) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
-  const int started = has_started(self);
+  const int started = self->started ? 1 : has_started(self);
   if (started < 0) return nullptr;
-  const Gate* gate = static_cast<const Gate*>(self->gate.buf);
+  const Gate* gate = self->gate;
   const int64_t state = gate->state;
   if (!started || state == kWatched) {
     return PyObject_Vectorcall(self->watched, args, count, names);
   }
-  ++*static_cast<int64_t*>(self->calls.buf);
+  ++*self->calls;
   if (state == kUnwatched) return PyObject_Vectorcall(self->compiled, args, count, names);
   gate->enter();
   PyObject* result = PyObject_Vectorcall(self->compiled, args, count, names);
@@ -81,11 +83,13 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
   }
   GraphCall* self = reinterpret_cast<GraphCall*>(type->tp_alloc(type, 0));
   if (self == nullptr) return nullptr;
-  if (!get_buffer(gate, &self->gate, sizeof(Gate)) ||
-      !get_buffer(calls, &self->calls, sizeof(int64_t))) {
+  if (!get_buffer(gate, &self->gate_buffer, sizeof(Gate)) ||
+      !get_buffer(calls, &self->calls_buffer, sizeof(int64_t))) {
     Py_DECREF(self);
     return nullptr;
   }
+  self->gate = static_cast<const Gate*>(self->gate_buffer.buf);
+  self->calls = static_cast<int64_t*>(self->calls_buffer.buf);
   self->vectorcall = call;
   self->compiled = Py_NewRef(compiled);
   self->watched = Py_NewRef(watched);
@@ -119,8 +123,8 @@ void drop(PyObject* object) {
   PyObject_GC_UnTrack(object);
   if (self->weak_references != nullptr) PyObject_ClearWeakRefs(object);
   clear(object);
-  PyBuffer_Release(&self->gate);  // does nothing to one that was not got
-  PyBuffer_Release(&self->calls);
+  PyBuffer_Release(&self->gate_buffer);  // does nothing to one that was not got
+  PyBuffer_Release(&self->calls_buffer);
   type->tp_free(object);
   Py_DECREF(type);
 }

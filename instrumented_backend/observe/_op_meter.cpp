@@ -33,7 +33,11 @@ namespace {
 constexpr int64_t kNoGap = 0;  // before the first region of all
 constexpr size_t kMaxCells = 32768;
 constexpr uint32_t kMaxOrdinals = 64;
+constexpr uint32_t kNoCell = ~0u;
 constexpr uint32_t kHeard = 3;  // most ops have one or two events inside
+// The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which it
+// stands for so many: enough where it is always on the same line, as most are.
+constexpr double kThinning = 2;
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
 
@@ -50,20 +54,22 @@ struct Sums {
   double nested = 0;                // calls inside another region; in a key's first gap
 };
 
-struct Cell {
+// The ops of one name in one gap, told apart by whether they are the gap's first of that name, its
+// second, ...: mostly, each of these is always on the same line of the program. A cache line each, in
+// the order in which they first ran: what else a step does has mostly driven them out of the cache.
+struct alignas(64) Cell {
+  size_t hash;  // of the name
+  const char* name;  // interned
+  int64_t gap;
   int64_t count = 0;
   int64_t ns = 0;
+  uint32_t ordinal;
+  uint32_t first;                // the cell with that name's first op in the gap
+  uint32_t successor = kNoCell;  // the cell that came after it last time, on any thread
+  uint32_t next = 0;             // of a first one: the ordinal of its name's next op in that pass
+  uint64_t pass = 0;             // of the gap, by the thread that was here last
 };
-
-// The ops of one name in one gap, told apart by whether they are the gap's first of that name, its
-// second, ...: mostly, each of these is always on the same line of the program.
-struct Entry {
-  const char* name;  // lives as long as the process
-  int64_t gap;
-  uint64_t pass = 0;  // of the gap, by the thread that was here last
-  uint32_t next = 0;  // ordinal in that pass
-  std::vector<Cell> cells;
-};
+static_assert(sizeof(Cell) == 64);
 
 // As it is handed out.
 struct Row {
@@ -77,14 +83,13 @@ struct Row {
 struct Key {
   const char* name;  // interned
   int64_t gap;
-  bool operator==(const Key& other) const {
-    return name == other.name && gap == other.gap;
-  }
+  uint32_t ordinal;
+  bool operator==(const Key& other) const = default;
 };
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    return std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.gap);
+    return (std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.gap)) * 1000003u ^ key.ordinal;
   }
 };
 
@@ -102,11 +107,11 @@ struct NameHash {
 struct Meter {
   std::mutex mutex;  // for all below
   std::unordered_set<std::string, NameHash, std::equal_to<>> names;
-  std::unordered_map<Key, Entry, KeyHash> entries;
+  std::vector<Cell> cells;
+  std::unordered_map<Key, uint32_t, KeyHash> places;  // in `cells`
   std::vector<Sums> gaps;
   Sampler sampler = nullptr;
-  double dense_samples = 1;
-  size_t cells = 0;
+  bool sample_each = false;
   int64_t early_calls = 3;
   int64_t lost = 0;
 
@@ -117,9 +122,46 @@ struct Meter {
     return gaps[gap];
   }
 
-  const char* intern(const char* name) {
-    auto found = names.find(std::string_view(name));
+  const char* intern(std::string_view name) {
+    auto found = names.find(name);
     return (found == names.end() ? names.emplace(name).first : found)->c_str();
+  }
+
+  // The cell of an op in the pass under way; kNoCell if there are too many.
+  uint32_t place(std::string_view name, size_t hash, int64_t gap, uint64_t pass) {
+    Key key{intern(name), gap, 0};
+    const auto first = places.find(key);
+    if (first == places.end()) {
+      return add(key, hash, cells.size());
+    }
+    key.ordinal = ordinal(cells[first->second], pass);
+    const auto found = places.find(key);
+    if (found != places.end()) {
+      return found->second;
+    }
+    const uint32_t added = add(key, hash, first->second);
+    return added == kNoCell ? first->second : added;
+  }
+
+  // Of the next op of a name, by its first cell.
+  static uint32_t ordinal(const Cell& first, uint64_t pass) {
+    return first.pass == pass ? first.next : 0;
+  }
+
+ private:
+  uint32_t add(const Key& key, size_t hash, uint32_t first) {
+    if (cells.size() >= kMaxCells) {
+      return kNoCell;
+    }
+    const uint32_t index = cells.size();
+    Cell& cell = cells.emplace_back();
+    cell.hash = hash;
+    cell.name = key.name;
+    cell.gap = key.gap;
+    cell.ordinal = key.ordinal;
+    cell.first = first;
+    places.emplace(key, index);
+    return index;
   }
 };
 
@@ -164,6 +206,7 @@ struct Thread {
   int64_t pending_gap = kNoGap;
   double pending_ops = 0, pending_ns = 0;  // in the gap under way
   uint64_t pass = 0;                       // of that gap: changes with each of this thread's
+  uint32_t last_cell = kNoCell;            // where this thread's last op was booked
   uint32_t random = 2463534242u;
 };
 
@@ -177,35 +220,38 @@ const char* op_name(const char* name) {
   return is_node(name) ? name + kNodePrefixLength : name;
 }
 
-// Where a thread found an entry last: an op's name mostly comes from the same address.
-struct Slot {
-  const char* address = nullptr;
-  uint64_t generation = 0;
-  Entry* entry = nullptr;
-};
-
-constexpr size_t kSlots = 256;
-thread_local Slot slots[kSlots];
-uint64_t generation = 1;  // entries of an older one are gone; under the meter's mutex
-
-Entry* find_entry(Meter& m, const char* address, int64_t gap) {
-  Slot& slot = slots[(reinterpret_cast<uintptr_t>(address) / 16 + size_t(gap) * 31) % kSlots];
-  const char* name = op_name(address);
-  if (slot.address == address && slot.generation == generation && slot.entry->gap == gap &&
-      std::strcmp(slot.entry->name, name) == 0) {
-    return slot.entry;
+// Where an op is booked, which is counted there; nullptr if there are too many.
+Cell* book(Meter& m, Thread& t, std::string_view name, int64_t gap, int64_t ns) {
+  const size_t hash = NameHash()(name);
+  // Mostly the one that came next last time comes next.
+  uint32_t index = t.last_cell < m.cells.size() ? m.cells[t.last_cell].successor : kNoCell;
+  if (index < m.cells.size()) {
+    const Cell& cell = m.cells[index];
+    if (cell.hash != hash || cell.gap != gap ||
+        cell.ordinal != Meter::ordinal(m.cells[cell.first], t.pass)) {
+      index = kNoCell;
+    }
+  } else {
+    index = kNoCell;
   }
-  name = m.intern(name);
-  auto found = m.entries.find(Key{name, gap});
-  if (found == m.entries.end()) {
-    if (m.cells >= kMaxCells) {
+  if (index == kNoCell) {
+    index = m.place(name, hash, gap, t.pass);
+    if (index == kNoCell) {
       ++m.lost;
       return nullptr;
     }
-    found = m.entries.emplace(Key{name, gap}, Entry{name, gap}).first;
+    if (t.last_cell < m.cells.size()) {
+      m.cells[t.last_cell].successor = index;
+    }
   }
-  slot = Slot{address, generation, &found->second};
-  return slot.entry;
+  t.last_cell = index;
+  Cell& cell = m.cells[index];
+  Cell& first = m.cells[cell.first];
+  first.next = std::min(Meter::ordinal(first, t.pass) + 1, kMaxOrdinals);
+  first.pass = t.pass;
+  ++cell.count;
+  cell.ns += ns;
+  return &cell;
 }
 
 void flush_work(Thread& t) {
@@ -342,33 +388,17 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     t.pending_ops += 1;
     t.pending_ns += double(ns);
-    Entry* found = find_entry(m, event.name(), gap);
-    if (found == nullptr) {
+    const Cell* cell = book(m, t, op_name(event.name()), gap, ns);
+    if (cell == nullptr) {
       return;
     }
-    Entry& entry = *found;
-    name = entry.name;
-    if (entry.pass != t.pass) {
-      entry.pass = t.pass;
-      entry.next = 0;
-    }
-    ordinal = entry.next;
-    if (ordinal >= entry.cells.size() && m.cells < kMaxCells) {
-      entry.cells.emplace_back();
-      ++m.cells;
-    }
-    ordinal = std::min<uint32_t>(ordinal, entry.cells.size() - 1);
-    entry.next = std::min(entry.next + 1, kMaxOrdinals);
-    Cell& cell = entry.cells[ordinal];
-    ++cell.count;
-    cell.ns += ns;
+    name = cell->name;
+    ordinal = cell->ordinal;
     if (m.sampler) {
-      // Every one at first, then fewer and fewer: a sample stands for `weight` ops.
-      weight = double(cell.count) / m.dense_samples;
-      if (weight <= 1) {
-        weight = 1;
+      if (cell->count == 1 || m.sample_each) {
         sampler = m.sampler;
       } else {
+        weight = kThinning * double(cell->count);
         t.random ^= t.random << 13;
         t.random ^= t.random >> 17;
         t.random ^= t.random << 5;
@@ -485,12 +515,12 @@ void op_meter_quiet(int32_t change) {
   }
 }
 
-// `dense` ops of each kind are sampled before they get rarer; null stops sampling.
-void op_meter_sample(Sampler sampler, double dense) {
+// `each`: every op, instead of fewer and fewer; a null sampler takes none.
+void op_meter_sample(Sampler sampler, int32_t each) {
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
   m.sampler = sampler;
-  m.dense_samples = dense;
+  m.sample_each = each;
 }
 
 void op_meter_work(Work* out) {
@@ -502,10 +532,9 @@ void op_meter_work(Work* out) {
 void op_meter_clear() {
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
-  ++generation;
-  m.entries.clear();
+  m.places.clear();
+  m.cells.clear();
   m.gaps.clear();
-  m.cells = 0;
   m.lost = 0;
   self.pending_ops = self.pending_ns = 0;
   self.gap = -1;
@@ -516,17 +545,12 @@ void op_meter_clear() {
 int64_t op_meter_rows(Row* out, int64_t capacity) {
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
-  int64_t i = 0;
-  for (const auto& item : m.entries) {
-    const Entry& entry = item.second;
-    for (size_t ordinal = 0; ordinal < entry.cells.size(); ++ordinal, ++i) {
-      if (i < capacity) {
-        const Cell& cell = entry.cells[ordinal];
-        out[i] = Row{entry.name, entry.gap, int64_t(ordinal), cell.count, cell.ns};
-      }
-    }
+  const int64_t size = m.cells.size();
+  for (int64_t i = 0; i < std::min(size, capacity); ++i) {
+    const Cell& cell = m.cells[i];
+    out[i] = Row{cell.name, cell.gap, cell.ordinal, cell.count, cell.ns};
   }
-  return i;
+  return size;
 }
 
 int64_t op_meter_gaps(Sums* out, int64_t capacity) {

@@ -67,6 +67,7 @@ class GraphCalls:
 
     def after_fork(self) -> None:
         """In the child, which the thread that was loading it has not come along to."""
+        self._gate.after_fork()
         if self._native is None:
             self._loader = None
 

@@ -236,7 +236,7 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
         "op_meter_enter": (None, []),
         "op_meter_leave": (None, [int64]),
         "op_meter_quiet": (None, [ctypes.c_int32]),
-        "op_meter_sample": (None, [Sampler, ctypes.c_double]),
+        "op_meter_sample": (None, [Sampler, ctypes.c_int32]),
         "op_meter_work": (None, [ctypes.POINTER(Work)]),
         "op_meter_clear": (None, []),
         "op_meter_rows": (int64, [ctypes.POINTER(Row), int64]),

@@ -36,9 +36,6 @@ FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
 # or the program's own data fill its caches.
 EVENT_S, OP_S, NODE_S, SILENCE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 0.5e-6, 2e-6
 SAMPLE_S = 5.5e-6
-# Of each op of a gap, the first is sampled, and the n-th with a chance of 1/n: enough where it is
-# always on the same line, as most are.
-DENSE_SAMPLES = 1
 BUILD_PATIENCE_S = 60.0
 CALLS_UNTIL_COUNTED = 2_000
 
@@ -100,7 +97,7 @@ class OpMeter:
         self._loader: threading.Thread | None = None
         self._counter = OpCounter()
         self._lines = Lines(failures, print_missing)
-        self._dense_samples = float("inf") if print_missing else DENSE_SAMPLES
+        self._sample_each = print_missing
         self._sampler = native.Sampler(self._lines.sample)
         self._compiling = 0  # threads, and compilations inside compilations
         self._patched = False
@@ -141,7 +138,7 @@ class OpMeter:
                 self.unavailable = f"no op meter: {error}"
                 self._failures.note(self.unavailable)
                 return
-            lib.op_meter_sample(self._sampler, self._dense_samples)
+            lib.op_meter_sample(self._sampler, self._sample_each)
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
             # Without the lock, which a thread may hold that waits for this one.
             self._lib = lib
@@ -153,7 +150,7 @@ class OpMeter:
         with self._lock:
             self._close()
             if self._lib is not None:
-                self._lib.op_meter_sample(native.Sampler(), 1.0)
+                self._lib.op_meter_sample(native.Sampler(), False)
             self._lib = None
 
     def reset(self) -> None:
