@@ -37,7 +37,7 @@ sys.path.insert(0, str(TESTS))
 MEANINGS = {
     "training": "ops, op time, calls, graphs, kernels, bytes, compile phases, a model each",
     "kernel-time": "time of C++ kernels in the run, a model each; on CPU",
-    "device": "device time and utilisation, a model each; on CUDA",
+    "device": "device time and utilisation, a model each, and a net with graph breaks; on CUDA",
     "traces": "utilisation from recorded traces",
     "modes": "auto against always, 200 steps of GPT-2",
     "bench": "the sum of kernels against the compiled call; on CPU",
@@ -83,7 +83,7 @@ def main(
     measures: dict[str, Callable[[], Iterable[Figure]]] = {
         "training": lambda: _of_models(names, lambda name: measure(name, device)),
         "kernel-time": lambda: _of_models(names, kernel_time),
-        "device": lambda: _of_models((NET, *names), device_time),
+        "device": lambda: _of_models(model or (NET, *names), device_time),
         "traces": recorded,
         "modes": lambda: auto_against_always(device),
         "bench": sum_of_kernels,

@@ -245,3 +245,16 @@ def fresh() -> Iterator[None]:
     instrumented_backend.reset()
     yield
     torch._dynamo.reset()
+
+
+@pytest.fixture
+def op_meter() -> Iterator[Any]:
+    """The op meter's native part, with a window open."""
+    from instrumented_backend.observe import native
+
+    lib = native.load()
+    lib.op_meter_clear()
+    lib.op_meter_open()
+    yield lib
+    lib.op_meter_close()
+    lib.op_meter_clear()

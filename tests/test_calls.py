@@ -6,7 +6,7 @@ import time
 import timeit
 import types
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -145,16 +145,6 @@ def test_a_profiler_that_runs(natively: bool) -> None:
     undo()
     assert made.call(3) == "3"
     assert made.seen == [(1,), (2,)] and made.counter.value == 1
-
-
-@pytest.fixture
-def op_meter() -> Iterator[Any]:
-    lib = native.load()
-    lib.op_meter_clear()
-    lib.op_meter_open()
-    yield lib
-    lib.op_meter_close()
-    lib.op_meter_clear()
 
 
 @pytest.mark.smoke

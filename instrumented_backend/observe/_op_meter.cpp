@@ -220,19 +220,17 @@ const char* op_name(const char* name) {
   return is_node(name) ? name + kNodePrefixLength : name;
 }
 
-// Where an op is booked, which is counted there; nullptr if there are too many.
-Cell* book(Meter& m, Thread& t, std::string_view name, int64_t gap, int64_t ns) {
+// Counts an op; where, or nullptr if there are too many cells.
+const Cell* book(Meter& m, Thread& t, std::string_view name, int64_t gap, int64_t ns) {
   const size_t hash = NameHash()(name);
   // Mostly the one that came next last time comes next.
   uint32_t index = t.last_cell < m.cells.size() ? m.cells[t.last_cell].successor : kNoCell;
-  if (index < m.cells.size()) {
+  if (index != kNoCell) {
     const Cell& cell = m.cells[index];
     if (cell.hash != hash || cell.gap != gap ||
         cell.ordinal != Meter::ordinal(m.cells[cell.first], t.pass)) {
       index = kNoCell;
     }
-  } else {
-    index = kNoCell;
   }
   if (index == kNoCell) {
     index = m.place(name, hash, gap, t.pass);
