@@ -5,6 +5,7 @@ process's id, and its exit code as ``subprocess`` has it. The forked process goe
 interpreter of its own: the program ends as any other, through threads, ``atexit`` and all.
 """
 
+import itertools
 import json
 import os
 import resource
@@ -28,6 +29,9 @@ def warm_up() -> None:
     torch._dynamo.utils.counters.clear()
     torch._dynamo.utils.clear_compilation_metrics()
     torch._inductor.metrics.reset()
+    torch._inductor.compile_fx._graph_counter = itertools.count()
+    for module in (torch._inductor.graph, torch._inductor.scheduler):
+        module._post_grad_graph_counter = itertools.count()
 
 
 def serve() -> str | None:
@@ -57,6 +61,10 @@ def become(request: dict[str, str]) -> None:
     sys.stdin = os.fdopen(0)
     os.environ.clear()
     os.environ.update(request["env"])
+    # What Inductor reads as it is imported, which was before.
+    config, env = torch._inductor.config, os.environ
+    config.enabled_metric_tables = env.get("TORCHINDUCTOR_ENABLED_METRIC_TABLES", "")
+    config.force_disable_caches = env.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1"
     os.chdir(request["cwd"])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.argv[:] = [request["script"]]

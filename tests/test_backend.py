@@ -47,8 +47,8 @@ def test_by_name_without_an_import(run_program: RunProgram) -> None:
         "import torch; torch._dynamo.list_backends(); import instrumented_backend.backend",
     ],
 )
-def test_importing_it_as_well_is_fine(run_program: RunProgram, imports: str) -> None:
-    done = run_program(f"""
+def test_importing_it_as_well_is_fine(run_forked: RunProgram, imports: str) -> None:
+    done = run_forked(f"""
         {imports}
         import torch
         assert "instrumented" in torch._dynamo.list_backends()
@@ -258,8 +258,8 @@ def test_a_config_override_for_one_graph(fresh: None) -> None:
         assert torch.compile(small, backend="instrumented")(torch.ones(3)).shape == (3,)
 
 
-def test_disable_is_plain_inductor(run_program: RunProgram) -> None:
-    done = run_program(
+def test_disable_is_plain_inductor(run_forked: RunProgram) -> None:
+    done = run_forked(
         """
         import logging, torch
         f = torch.compile(lambda x: x + 1, backend="instrumented")

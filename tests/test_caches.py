@@ -45,8 +45,13 @@ def told(report: dict[str, Any]) -> list[Any]:
     ]
 
 
-@pytest.mark.smoke
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        pytest.param(False, id="inference"),
+        pytest.param(True, id="training", marks=pytest.mark.smoke),
+    ],
+)
 def test_cold_and_warm_agree(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     runs = [run_forked(program("instrumented", training), env=cache) for _ in range(2)]
@@ -103,8 +108,8 @@ def test_modes_share_the_cache_too(run_forked: RunProgram, cold_cache: Path) -> 
     assert report["graphs"][0]["config"]["max_autotune"] == "True"
 
 
-def test_bypass_and_its_reason(run_program: RunProgram) -> None:
-    report = run_program("""
+def test_bypass_and_its_reason(run_forked: RunProgram) -> None:
+    report = run_forked("""
         import torch
         import torch._inductor.config as config
         config.freezing = True
@@ -120,8 +125,8 @@ def test_bypass_and_its_reason(run_program: RunProgram) -> None:
     assert report["caches"]["bypass_reasons"] == {graph["cache_reason"]: 1}
 
 
-def test_no_cache_at_all(run_program: RunProgram) -> None:
-    report = run_program(
+def test_no_cache_at_all(run_forked: RunProgram) -> None:
+    report = run_forked(
         """
         import torch
         torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(8))

@@ -121,8 +121,8 @@ BROKEN_IN_A_LOOP = """
 
 
 @pytest.mark.smoke
-def test_a_break_inside_a_loop(run_program: RunProgram) -> None:
-    done = run_program(BROKEN_IN_A_LOOP)
+def test_a_break_inside_a_loop(run_forked: RunProgram) -> None:
+    done = run_forked(BROKEN_IN_A_LOOP)
     report = done.report
     source = BROKEN_IN_A_LOOP.splitlines()
     broken = next(i for i, line in enumerate(source, 1) if "# the break" in line)
@@ -182,9 +182,9 @@ def test_compile_times_are_those_of_torch(fresh: None) -> None:
     assert report.compile["backward_s"] == backward.total_s
 
 
-def test_nothing_but_our_events_is_rendered(run_program: RunProgram) -> None:
+def test_nothing_but_our_events_is_rendered(run_forked: RunProgram) -> None:
     """Rendering every event would cost 3 to 10 % of a warm compile."""
-    done = run_program("""
+    done = run_forked("""
         import logging, torch
         from instrumented_backend import backend
         seen = []
@@ -200,9 +200,9 @@ def test_nothing_but_our_events_is_rendered(run_program: RunProgram) -> None:
     assert done.stdout == "['recompile_reasons', 'compilation_metrics']\n"
 
 
-def test_what_torch_says_of_triton_kernels(run_program: RunProgram) -> None:
+def test_what_torch_says_of_triton_kernels(run_forked: RunProgram) -> None:
     """Its own event, as it comes at the end of a compilation on a GPU."""
-    done = run_program("""
+    done = run_forked("""
         import torch
         torch.compile(lambda x: x.sin(), backend="instrumented")(torch.ones(2))
         from torch._inductor import async_compile
@@ -249,8 +249,8 @@ def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> 
     ],
     ids=["dictConfig", "set_logs", "basicConfig", "another handler"],
 )
-def test_the_programs_logging(run_program: RunProgram, configuration: str) -> None:
-    done = run_program(f"""
+def test_the_programs_logging(run_forked: RunProgram, configuration: str) -> None:
+    done = run_forked(f"""
         import logging, logging.config, sys, torch
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         {configuration}
@@ -264,9 +264,9 @@ def test_the_programs_logging(run_program: RunProgram, configuration: str) -> No
     assert "torch.__trace" not in done.stdout
 
 
-def test_logging_off_altogether(run_program: RunProgram) -> None:
+def test_logging_off_altogether(run_forked: RunProgram) -> None:
     """Some torch versions keep the trace log going; where it is silent, the report says so."""
-    report = run_program("""
+    report = run_forked("""
         import logging, torch
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         logging.disable(logging.CRITICAL)

@@ -5,8 +5,6 @@ That exit code, stdout and files are Inductor's is tested in `test_hostile.py`, 
 
 import os
 import signal
-import subprocess
-from collections.abc import Callable
 
 import pytest
 from conftest import RunProgram
@@ -23,16 +21,10 @@ def once(stderr: str) -> bool:
     return stderr.count("instrumented: ") == 1 and FIRST in stderr
 
 
-def when_ready(*signals: int) -> Callable[[subprocess.Popen[str]], None]:
-    """Send the signals once the program has printed its line."""
-
-    def interact(process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        for number in signals:
-            process.send_signal(number)
-
-    return interact
+def sends(number: int) -> str:
+    """What a program evaluates to get the signal half a second later, from another process."""
+    command = f"f'sleep 0.5; kill -{int(number)} {{os.getpid()}}'"
+    return f"__import__('subprocess').Popen(['sh', '-c', {command}])"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +59,8 @@ def test_endings(run_forked: RunProgram, ending: str, code: int) -> None:
     ],
     ids=["sleep", "lock", "native", "busy", "other thread"],
 )
-def test_sigterm_without_a_handler(run_program: RunProgram, waiting: str) -> None:
-    done = run_program(
-        COMPILED + f"\n    print('ready', flush=True); {waiting}",
-        check=False,
-        interact=when_ready(signal.SIGTERM),
-    )
+def test_sigterm_without_a_handler(run_forked: RunProgram, waiting: str) -> None:
+    done = run_forked(COMPILED + f"\n    {sends(signal.SIGTERM)}; {waiting}", check=False)
     assert done.returncode == -signal.SIGTERM
     assert done.stderr.count("instrumented: 1 graph") == 1
     assert done.report["summary"]["graphs"] == 1
@@ -108,68 +96,61 @@ def test_two_endings_at_once(run_forked: RunProgram, ending: str) -> None:
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_sigterm_with_the_programs_handler(run_program: RunProgram, when: str) -> None:
+def test_sigterm_with_the_programs_handler(run_forked: RunProgram, when: str) -> None:
     handler = "signal.signal(signal.SIGTERM, lambda *_: (print('mine', flush=True), sys.exit(9)))"
     source = COMPILED
     if when == "before":
         source = source.replace("f = torch", f"{handler}; f = torch")
     else:
         source += f"\n    {handler}"
-    done = run_program(
-        source + "\n    print('ready', flush=True); time.sleep(60)",
-        check=False,
-        interact=when_ready(signal.SIGTERM),
-    )
+    done = run_forked(source + f"\n    {sends(signal.SIGTERM)}; time.sleep(60)", check=False)
     assert done.returncode == 9
     assert done.stdout == "mine\n"
     assert once(done.stderr)
 
 
-def test_sigterm_ignored_by_the_program(run_program: RunProgram) -> None:
-    done = run_program(
+def test_sigterm_ignored_by_the_program(run_forked: RunProgram) -> None:
+    done = run_forked(
         COMPILED
-        + """
+        + f"""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    print("ready", flush=True); time.sleep(1); print("alive")
-    """,
-        interact=when_ready(signal.SIGTERM),
+    {sends(signal.SIGTERM)}.wait(); print("alive")
+    """
     )
     assert done.stdout == "alive\n"
     assert once(done.stderr)
 
 
-def test_ctrl_c_handled_by_the_program(run_program: RunProgram) -> None:
-    done = run_program(
+def test_ctrl_c_handled_by_the_program(run_forked: RunProgram) -> None:
+    done = run_forked(
         COMPILED
-        + """
+        + f"""
     try:
-        print("ready", flush=True); time.sleep(60)
+        {sends(signal.SIGINT)}; time.sleep(60)
     except KeyboardInterrupt:
         print("saved")
-    """,
-        interact=when_ready(signal.SIGINT),
+    """
     )
     assert done.stdout == "saved\n"
     assert once(done.stderr)
 
 
-def test_sigterm_beside_an_event_loop(run_program: RunProgram) -> None:
+def test_sigterm_beside_an_event_loop(run_forked: RunProgram) -> None:
     """asyncio takes the one wake-up descriptor of a process."""
-    done = run_program(
-        """
-        import asyncio, torch, signal
+    done = run_forked(
+        f"""
+        import asyncio, os, torch, signal
         async def main():
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, int)
             f = torch.compile(lambda x: x + 1, backend="instrumented")
             f(torch.ones(2))
             signal.raise_signal(signal.SIGUSR1)
             await asyncio.sleep(0.1)
-            print("ready", flush=True)
+            {sends(signal.SIGTERM)}
             await asyncio.sleep(60)
         asyncio.run(main())
         """,
         check=False,
-        interact=when_ready(signal.SIGTERM),
     )
     assert done.returncode == -signal.SIGTERM
     assert once(done.stderr)

@@ -239,8 +239,8 @@ def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache
         assert "aten.sin" in lines[0]
 
 
-def test_the_programs_logging_configuration_is_respected(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_the_programs_logging_configuration_is_respected(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import logging, sys
         logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(name)s|%(message)s")
         import torch, instrumented_backend

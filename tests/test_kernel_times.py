@@ -122,12 +122,12 @@ for _ in range(7):
 """
 
 
-def test_in_a_run_and_off_by_default(run_program: RunProgram) -> None:
-    timed = run_program(PROGRAM, env={"INSTRUMENTED_DEVICE_TIME": "on"}).report
+def test_in_a_run_and_off_by_default(run_forked: RunProgram) -> None:
+    timed = run_forked(PROGRAM, env={"INSTRUMENTED_DEVICE_TIME": "on"}).report
     (kernel,) = timed["kernels"]
     assert kernel["device_calls"] == 7 and 0 < kernel["device_time_us"] < 1e6
     assert kernel["gb_per_s"] > 0
-    plain = run_program(PROGRAM).report
+    plain = run_forked(PROGRAM).report
     assert plain["kernels"][0]["device_calls"] is None
     # The same code, from the cache: nothing was compiled for the timers.
     assert [code["path"] for graph in plain["graphs"] for code in graph["code"]] == [

@@ -171,9 +171,9 @@ print(f(torch.zeros(3)).sum().item())
 """
 
 
-def test_the_working_folder(run_program: RunProgram, tmp_path: Path) -> None:
+def test_the_working_folder(run_forked: RunProgram, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
-    done = run_program(
+    done = run_forked(
         "import os, torch; from instrumented_backend import backend; os.chdir('elsewhere')\n"
         + SMALL,
         env={VARIABLE: "graph_stats", "INSTRUMENTED_DIR": None},
@@ -186,19 +186,19 @@ def test_the_working_folder(run_program: RunProgram, tmp_path: Path) -> None:
 
 
 def test_a_cache_filled_without_the_numbers(
-    run_program: RunProgram, cold_cache: Path, tmp_path: Path
+    run_forked: RunProgram, cold_cache: Path, tmp_path: Path
 ) -> None:
     env = {VARIABLE: "graph_stats", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
-    run_program(SMALL, env=env)
+    run_forked(SMALL, env=env)
     (kept,) = cold_cache.glob("instrumented/graph_stats/*")
     kept.unlink()
-    done = run_program(SMALL, env=env)
+    done = run_forked(SMALL, env=env)
     assert table(tmp_path / "reports1", "graph_stats") == [
         {"graph_id": "0", "num_nodes_before_fusion": "", "num_nodes_after_fusion": ""}
     ]
     assert any("graph_stats" in note and "unknown" in note for note in done.report["notes"])
     kept.write_text('[[1, "')  # damaged: the same
-    done = run_program(SMALL, env=env)
+    done = run_forked(SMALL, env=env)
     assert done.stdout == "3.0\n"
     assert table(tmp_path / "reports2", "graph_stats")[0]["num_nodes_before_fusion"] == ""
     assert any("graph_stats" in note and "damaged" in note for note in done.report["notes"])
@@ -216,8 +216,8 @@ def test_the_same_cache_keys_as_inductor(run_program: RunProgram, cold_cache: Pa
     assert "'fxgraph_cache_hit': 1" in run_program(plain + count, env=env).stdout
 
 
-def test_tables_by_option_and_by_config(run_program: RunProgram, tmp_path: Path) -> None:
-    done = run_program(
+def test_tables_by_option_and_by_config(run_forked: RunProgram, tmp_path: Path) -> None:
+    done = run_forked(
         """
         import torch
         import torch._inductor.config as config
@@ -236,11 +236,11 @@ def test_tables_by_option_and_by_config(run_program: RunProgram, tmp_path: Path)
 
 
 def test_what_cannot_be_written_is_lost_and_said_once(
-    run_program: RunProgram, tmp_path: Path
+    run_forked: RunProgram, tmp_path: Path
 ) -> None:
     (tmp_path / "metric_table_graph_stats.csv").mkdir()
     two_graphs = SMALL + SMALL.replace("+ 1", "+ 2").replace("import torch", "")
-    done = run_program(two_graphs, env={VARIABLE: "graph_stats", "INSTRUMENTED_DIR": None})
+    done = run_forked(two_graphs, env={VARIABLE: "graph_stats", "INSTRUMENTED_DIR": None})
     assert done.stdout == "3.0\n6.0\n"
     assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
 
@@ -268,15 +268,15 @@ def test_compiled_in_another_process(
     assert any("in another process" in note for note in done.report["notes"])
 
 
-def test_unknown_names(run_program: RunProgram) -> None:
+def test_unknown_names(run_forked: RunProgram) -> None:
     env: dict[str, str | None] = {VARIABLE: "graph_stats,nonsense"}
-    done = run_program(SMALL, env=env, check=False)
+    done = run_forked(SMALL, env=env, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"{VARIABLE}='graph_stats,nonsense': unknown metric table")
     assert done.stderr.count("\n") == 1 and "kernel_autotune" in done.stderr
     # A program that merely imports the package, or names another backend, is none of our business.
     other = "import instrumented_backend\n" + SMALL.replace('"instrumented"', '"aot_eager"')
-    assert run_program(other, env=env).stdout == "3.0\n"
+    assert run_forked(other, env=env).stdout == "3.0\n"
 
 
 STATE = """
@@ -290,17 +290,15 @@ print(type(table) is metrics.MetricTable, metrics.log_kernel_metadata.__module__
     "env", [{}, {VARIABLE: "slow_fusion", "INSTRUMENTED_DISABLE": "1"}], ids=["off", "disabled"]
 )
 def test_without_tables_nothing_is_patched(
-    run_program: RunProgram, env: dict[str, str | None]
+    run_forked: RunProgram, env: dict[str, str | None]
 ) -> None:
-    done = run_program(SMALL + STATE, env=env)
+    done = run_forked(SMALL + STATE, env=env)
     assert done.stdout == "3.0\nTrue torch._inductor.metrics\n"
 
 
-def test_inductor_in_the_same_process_is_helped_too(
-    run_program: RunProgram, tmp_path: Path
-) -> None:
+def test_inductor_in_the_same_process_is_helped_too(run_forked: RunProgram, tmp_path: Path) -> None:
     plain = SMALL.replace('"instrumented"', '"inductor"').replace("x + 1", "x + 3")
-    run_program(SMALL + plain, env={VARIABLE: "graph_stats"})
+    run_forked(SMALL + plain, env={VARIABLE: "graph_stats"})
     assert len(table(tmp_path / "reports0", "graph_stats")) == 2
 
 

@@ -246,12 +246,12 @@ TRAINING = """
 
 
 @pytest.mark.parametrize("lazy", [True, False], ids=["cold", "warm"])
-def test_training(run_program: RunProgram, lazy: bool) -> None:
+def test_training(run_forked: RunProgram, lazy: bool) -> None:
     """The compiler's own ops, in a lazily compiled backward for one, are not the program's."""
     env = {"INSTRUMENTED_OPS": "always"}
     if lazy:
         env["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-    done = run_program(TRAINING, env=env)
+    done = run_forked(TRAINING, env=env)
     ops = ops_of(done)
     # Forward: linear, relu, sum. Backward: the nodes of sum, relu, addmm and the transposition.
     assert done.report["summary"]["captured_ops"] == 10 * (3 + 4)

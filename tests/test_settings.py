@@ -78,9 +78,9 @@ def test_bad_values_name_the_variable_and_the_choices(
     [("INSTRUMENTED_TABLES", "nonsense"), ("INSTRUMENTED_DIR", "/dev/null/folder")],
 )
 def test_a_program_ends_at_once_with_one_line(
-    run_program: RunProgram, name: str, value: str
+    run_forked: RunProgram, name: str, value: str
 ) -> None:
-    done = run_program(
+    done = run_forked(
         """
         import torch
         torch.compile(lambda x: x + 1, backend="instrumented")

@@ -308,9 +308,9 @@ SCHEDULER = """
 """
 
 
-def test_cpp_bytes_are_the_schedulers(run_program: RunProgram) -> None:
+def test_cpp_bytes_are_the_schedulers(run_forked: RunProgram) -> None:
     """Equal for a kernel of one scheduler node, and for one of several that share no buffer."""
-    done = run_program(SCHEDULER, env={"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"})
+    done = run_forked(SCHEDULER, env={"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"})
     lines = [line for line in done.stdout.splitlines() if line.startswith("[")]
     assert len(lines) == 9
     for line in lines:
