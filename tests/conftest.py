@@ -250,8 +250,6 @@ def fresh() -> Iterator[None]:
 @pytest.fixture
 def op_meter() -> Iterator[Any]:
     """The op meter's native part, with a window open."""
-    from instrumented_backend.observe import native
-
     lib = native.load()
     lib.op_meter_clear()
     lib.op_meter_open()

@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import time
 import timeit
 import types
 import weakref
@@ -96,15 +95,15 @@ def test_a_meter_that_wants_to_see_the_calls(natively: bool) -> None:
 
 
 class _Slow:
-    """A truth that, where it is first asked for, lets other threads go on for a while."""
+    """A truth that, where it is first asked for, waits until it is let go."""
 
     def __init__(self) -> None:
-        self.asked = threading.Event()
+        self.asked, self.let_go = threading.Event(), threading.Event()
 
     def __bool__(self) -> bool:
         if not self.asked.is_set():
             self.asked.set()
-            time.sleep(0.2)
+            assert self.let_go.wait(30)
         return True
 
 
@@ -114,6 +113,7 @@ def test_two_that_change_the_gate_at_once() -> None:
     first = threading.Thread(target=gate.want, args=("ops", True, slow))
     first.start()
     assert slow.asked.wait(10)
+    threading.Timer(0.2, slow.let_go.set).start()
     gate.want("a profiler", True)
     first.join()
     assert gate.native.state == native.GateState.WATCHED
@@ -129,8 +129,9 @@ def test_a_fork_while_the_gate_changes() -> None:
     calls.after_fork()
     changed = threading.Thread(target=gate.want, args=("ops", True), daemon=True)
     changed.start()
-    changed.join(0.1)
+    changed.join(10)
     assert not changed.is_alive() and other.is_alive()
+    slow.let_go.set()
     other.join()
 
 
