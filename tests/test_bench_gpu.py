@@ -150,7 +150,10 @@ for restore in undo:
 times = collections.defaultdict(list)
 with torch.no_grad():
     for (name, *_), launch in launches.items():
-        times[name].append([do_bench(launch, return_mode="median") for _ in range(2)])
+        found = [do_bench(launch, return_mode="median")]
+        while len(found) < (8 if found[0] < 0.02 else 2):
+            found.append(do_bench(launch, return_mode="median"))
+        times[name].append(found)
 json.dump(times, open(sys.argv[1], "w"))
 """
 )
@@ -161,8 +164,8 @@ def test_every_kernel_is_do_benchs(
 ) -> None:
     """Within 5 % of ``triton.testing.do_bench`` by hand, in processes without us.
 
-    Of a few microseconds, ``do_bench`` itself gives times up to 20 % apart, from call to call
-    and from process to process: such a kernel is within 5 % of the range of four of them.
+    Of a few microseconds, ``do_bench`` itself gives times up to 25 % apart, from call to call
+    and from process to process: such a kernel is within 5 % of the range of sixteen of them.
     """
     out = tmp_path / "times.json"
     by_hand: dict[str, list[list[float]]] = {}

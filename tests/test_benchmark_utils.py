@@ -1,5 +1,6 @@
 import contextlib
 import inspect
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -238,30 +239,35 @@ def test_benchmark_against_cuptis_own_kernel_times(tmp_path: Path, size: int) ->
 
     runs = 20
     x = torch.randn(size, size, device="cuda", dtype=torch.bfloat16) / size
-    ours = benchmark_utilization(busy_and_idle, x, str(tmp_path), num_runs=runs)
-
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(runs):
-            busy_and_idle(x)
+    rounds = []
+    for _ in range(5):  # in turns: a run in which the machine pauses is another
+        ours = benchmark_utilization(busy_and_idle, x, str(tmp_path), num_runs=runs)
+        with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             torch.cuda.synchronize()
-        length = time.perf_counter() - start
-    kernels = [
-        e
-        for e in profiler.events()
-        if e.device_type == DeviceType.CUDA and not e.name.startswith(("Mem", "Activity"))
-    ]
-    products = [e for e in kernels if "elementwise" not in e.name]
-    # In each run 4 products, perhaps in parts, and 8 pointwise kernels.
-    assert len(kernels) - len(products) == runs * 8 and len(products) >= runs * 4
-    # One stream: nothing overlaps, so that sums are unions.
-    expected = [
-        sum(e.time_range.elapsed_us() for e in part) / 1e6 / length for part in (kernels, products)
-    ]
-    assert ours[0] is not None and ours[1] is not None
-    assert ours == pytest.approx(expected, abs=0.02)
-    assert 0 < ours[1] < ours[0] <= 1
+            start = time.perf_counter()
+            for _ in range(runs):
+                busy_and_idle(x)
+                torch.cuda.synchronize()
+            length = time.perf_counter() - start
+        kernels = [
+            e
+            for e in profiler.events()
+            if e.device_type == DeviceType.CUDA and not e.name.startswith(("Mem", "Activity"))
+        ]
+        products = [e for e in kernels if "elementwise" not in e.name]
+        # In each run 4 products, perhaps in parts, and 8 pointwise kernels.
+        assert len(kernels) - len(products) == runs * 8 and len(products) >= runs * 4
+        # One stream: nothing overlaps, so that sums are unions.
+        expected = [
+            sum(e.time_range.elapsed_us() for e in part) / 1e6 / length
+            for part in (kernels, products)
+        ]
+        assert ours[0] is not None and ours[1] is not None
+        assert 0 < ours[1] < ours[0] <= 1
+        rounds.append((*ours, *expected))
+        print(*(f"{share:.4f}" for share in rounds[-1]))  # -rP shows it
+    medians = [statistics.median(column) for column in zip(*rounds, strict=True)]
+    assert medians[:2] == pytest.approx(medians[2:], abs=0.02)
 
 
 @pytest.mark.gpu

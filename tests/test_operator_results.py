@@ -199,6 +199,16 @@ def test_text_is_clear_at_80_columns() -> None:
     assert "Time of instrumented over inductor: median 0.500" in " ".join(text.split())
 
 
+def test_what_a_cuda_graph_makes_slower_is_said() -> None:
+    slower = [sample(number, 40, 20, 10) for number in range(7)]
+    for one in slower:
+        one.backends["eager"].outside_graph_us = 32.0
+    found = " ".join(summary(run(*slower)).split())
+    assert "as copies are: add.Tensor sample 0: eager 40 us, outside 32 us; " in found
+    assert "sample 4: eager 40 us, outside 32 us; 2 more in the files." in found
+    assert "CUDA graph" not in summary(run(sample(0, 40, 20, 10)))
+
+
 def test_a_block_for_each_operator() -> None:
     (result,) = by_operator([sample(0, 4, 2, 1)])
     assert operator_block(result, BACKENDS).splitlines() == [

@@ -11,7 +11,8 @@ import time
 import pytest
 import torch
 from opbench import peak
-from opbench.timing import in_cuda_graph, time_all
+from opbench.results import Timing
+from opbench.timing import add_times_outside, in_cuda_graph, time_all
 
 
 def test_known_times() -> None:
@@ -48,6 +49,16 @@ def test_a_slow_call_is_not_made_a_hundred_times() -> None:
     assert timing.median_us >= 800_000
     assert timing.low_us is timing.high_us is None  # timed once
     assert calls <= 5
+
+
+def test_what_is_faster_outside() -> None:
+    """On a busy machine a sleep may be longer, never shorter: neither timing is near a limit."""
+    functions = {"eager": lambda: time.sleep(0.004), "inductor": lambda: time.sleep(0.004)}
+    timings = {"eager": Timing(1e6, None, None), "inductor": Timing(2000.0, None, None)}
+    add_times_outside(functions, timings, "cpu")
+    outside = timings["eager"].outside_graph_us
+    assert outside is not None and 4000 <= outside < 1e6
+    assert timings["inductor"].outside_graph_us is None
 
 
 @pytest.mark.gpu

@@ -339,16 +339,16 @@ def test_speedups_are_a_hand_written_scripts(tmp_path: Path) -> None:
     """Large enough that launching hides without CUDA graphs, so that do_bench alone will do."""
     from triton.testing import do_bench
 
-    shape = "[64, 1024, 1024]"
+    shape = "[256, 1024, 1024]"
     (tmp_path / "inputs.txt").write_text(
         "".join(
             f"Operator: aten.{name}\ncnt: 1, ((T({shape}, f16){more}), {{}})\n"
             for name, more in [
                 ("_softmax.default", ", -1, False"),
                 ("add.Tensor", f", T({shape}, f16)"),
-                ("clone.default", ","),
                 ("gelu.default", ","),
                 ("mul.Tensor", ", 0.5"),
+                ("neg.default", ","),
                 ("pow.Tensor_Scalar", ", 3.0"),
                 ("relu.default", ","),
                 ("sigmoid.default", ","),
@@ -378,3 +378,34 @@ def test_speedups_are_a_hand_written_scripts(tmp_path: Path) -> None:
             off.append((item["operator"], speedup, eager_ms, compiled_ms))
         torch._dynamo.reset()
     assert len(done.data["samples"]) == 10 and off == []
+
+
+@pytest.mark.gpu
+def test_a_copy_is_timed_in_a_cuda_graph_and_outside(tmp_path: Path) -> None:
+    """Eager's clone is a copy of the driver's in a CUDA graph, which may be slower than outside."""
+    from triton.testing import do_bench
+
+    (tmp_path / "inputs.txt").write_text(
+        "Operator: aten.clone.default\ncnt: 1, ((T([256, 1024, 1024], f16),), {})\n"
+    )
+    done = run(tmp_path, "--device", "cuda", "--dtype", "float16", "--backends", "eager,inductor")
+    assert done.code == 0, done.out
+    (item,) = done.data["samples"]
+    x = torch.randn(256, 1024, 1024, device="cuda", dtype=torch.float16)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        kept = x.clone()
+    within_us, outside_us = (
+        1e3 * statistics.median(do_bench(function, return_mode="median") for _ in range(5))
+        for function in (graph.replay, x.clone)
+    )
+    assert torch.equal(kept, x)
+    eager = item["backends"]["eager"]
+    assert eager["median_us"] == pytest.approx(within_us, rel=0.05)
+    slower = outside_us < 0.95 * within_us
+    print(f"{within_us:.1f} us in a graph, {outside_us:.1f} outside")  # -rP shows it
+    assert (eager["outside_graph_us"] is not None) == slower
+    if slower:
+        assert eager["outside_graph_us"] == pytest.approx(outside_us, rel=0.05)
+        assert "Slower in a CUDA graph than outside" in " ".join(done.out.split())
+    assert item["backends"]["inductor"]["outside_graph_us"] is None

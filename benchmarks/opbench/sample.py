@@ -18,7 +18,7 @@ from opbench.input_log import Inputs, TensorSpec, parse_inputs
 from opbench.operators import DATA_DEPENDENT, find_operator, is_random
 from opbench.results import FAILED, SKIPPED, Kernel, Sample
 from opbench.task import Settings, Task
-from opbench.timing import time_all
+from opbench.timing import add_times_outside, time_all
 
 EAGER = "eager"
 INSTRUMENTED = "instrumented"
@@ -65,6 +65,8 @@ def _measure(task: Task, settings: Settings) -> Sample:
             sample.accuracy = _accuracy(op, functions, args, kwargs)
         timed = {name: bind(args, kwargs) for name, bind in functions.items()}
         sample.backends = time_all(timed, settings.repeats, settings.device)
+        if settings.device == "cuda":
+            add_times_outside(timed, sample.backends, settings.device)
     return sample
 
 

@@ -19,6 +19,7 @@ from opbench.results import (
 WIDTH = 80
 _NARROWEST_NAME = 20
 _GAP = 2  # between columns
+_MOST_LISTED = 5
 
 
 def operator_block(result: OperatorResult, backends: Sequence[str]) -> str:
@@ -103,7 +104,24 @@ def _legend(run: Run) -> str:
         f"{_count(machine['threads'], 'thread')}"
     )
     lines += [line for note in run.notes for line in _wrap(note)]
+    lines += _slower_in_graphs(run.samples)
     return "\n".join(lines)
+
+
+def _slower_in_graphs(samples: list[Sample]) -> list[str]:
+    """A speedup over eager that is a CUDA graph's doing is not to be taken for the compiler's."""
+    found = [
+        f"{_bare(sample.operator)} sample {sample.sample}: {name} "
+        f"{_time(timing.median_us)}, outside {_time(timing.outside_graph_us)}"
+        for sample in samples
+        for name, timing in sample.backends.items()
+        if timing.outside_graph_us is not None
+    ]
+    if not found:
+        return []
+    more = f"; {len(found) - _MOST_LISTED} more in the files" if len(found) > _MOST_LISTED else ""
+    listed = "; ".join(found[:_MOST_LISTED]) + more
+    return _wrap(f"Slower in a CUDA graph than outside, as copies are: {listed}.")
 
 
 def _ratio_lines(samples: list[Sample], of: str, to: str) -> list[str]:
