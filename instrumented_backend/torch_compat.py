@@ -358,6 +358,19 @@ def is_operator(target: Any) -> bool:
     return isinstance(target, (OpOverload, OpOverloadPacket))
 
 
+def is_size_operator(target: Any) -> bool:
+    """Is it ``aten.sym_size.int`` or its like? In eager, a size is asked for without an op."""
+    return is_operator(target) and str(target).partition("(")[0].startswith("aten.sym_")
+
+
+def is_changed(tensor: Any) -> bool:
+    """Has a fake tensor, or the memory that it is a view of, been changed in place?
+
+    Fake tensors begin at version 0, whatever the real one's is.
+    """
+    return not tensor.is_inference() and tensor._version > 0
+
+
 def is_torchs_own(target: Any) -> bool:
     """Is what a node calls torch's or Python's, rather than the program's or some package's?
 

@@ -156,6 +156,49 @@ def test_functions(harness: Harness, name: str, requires_grad: bool) -> None:
     assert harness.backward() == truth.backward, truth.nodes
 
 
+def changed(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    h.mul_(2)
+    h.add_(weight.sin())
+    return h
+
+
+def only_changed(h: torch.Tensor, weight: torch.Tensor) -> None:
+    changed(h, weight)
+
+
+# The function; its inputs, made from a leaf; how many nodes the inputs themselves have.
+INPUTS: dict[str, tuple[Callable[..., Any], Callable[[torch.Tensor], tuple[Any, ...]], int]] = {
+    "as they are": (lambda y: y.sin(), lambda x: (x,), 0),
+    "with a history": (lambda y: y.sin() * 2, lambda x: (x * 1,), 1),
+    "a view": (lambda y: y.sin(), lambda x: ((x * 1).view(6, 4),), 2),
+    "a view of views": (lambda y: y.sin(), lambda x: ((x * 1).view(6, 4).t()[1:],), 4),
+    "two views": (lambda y, z: y.sin() + z.cos(), lambda x: (x * 1).unbind(0), 2),
+    "changed": (only_changed, lambda x: (torch.zeros(2, 3, 4), x), 0),
+    "changed, with a history": (only_changed, lambda x: (x * 1, x), 1),
+    "changed and returned": (changed, lambda x: (torch.zeros(2, 3, 4), x), 0),
+}
+
+
+@pytest.mark.parametrize("case", INPUTS)
+def test_inputs(harness: Harness, case: str) -> None:
+    """Eager's own nodes, those of the inputs less; and a view's history is the program's."""
+    function, make, of_inputs = INPUTS[case]
+    leaf = torch.randn(2, 3, 4, requires_grad=True)
+    inputs = make(leaf)
+    result = function(*inputs)
+    end = inputs[0] if result is None else result
+    truth = profile(lambda: end.backward(torch.ones_like(end)))
+    torch.compile(function, backend=harness.backend)(*make(leaf))
+    assert harness.backward() == truth.backward - of_inputs > 0, truth.nodes
+
+
+def test_a_size_is_no_op(harness: Harness) -> None:
+    compiled = torch.compile(lambda x: x.nonzero() * 2, backend=harness.backend, fullgraph=True)
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled(torch.ones(3))
+    assert harness.forward() == profile(lambda: torch.ones(3).nonzero() * 2).outside.total() - 1
+
+
 def test_gradients_inside_a_graph(harness: Harness) -> None:
     """The oracle keeps the autograd nodes apart that the graph's forward runs."""
     x = torch.randn(4)

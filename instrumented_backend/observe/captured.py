@@ -163,6 +163,8 @@ def _touches_tensors(node: "torch.fx.Node") -> bool:
     """False for what only handles numbers or switches (``operator.add`` of sizes, autocast)."""
     if node.target is operator.getitem and not _is_tensor(_value(node.args[0])):
         return False
+    if torch_compat.is_size_operator(node.target):
+        return False
     return _has_tensor(_value(node)) or any(
         _has_tensor(_value(argument)) for argument in node.all_input_nodes
     )
@@ -224,7 +226,10 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
 
 
 def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
-    """The nodes that backward would run from all outputs that require gradients.
+    """The nodes that backward would run from all results that require gradients.
+
+    Results are the outputs, and the inputs that the graph changes in place. What Dynamo made up as
+    the history of an input, where it is a view, is not the graph's.
 
     On fake tensors, Dynamo's stand-in for dropout clones where the real one returns its input, and
     interpolation is put together from other ops, where the real one is a node; what is more than
@@ -234,9 +239,17 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
     if any(value is None for value in values):
         return None
     left_out: set[Any] = set()
+    histories: set[Any] = set()
     repeated = 0
     for node in gm.graph.nodes:
         result = _value(node)
+        if node.op == "placeholder":
+            if _is_tensor(result) and result.grad_fn is not None:
+                if torch_compat.is_changed(result):
+                    values.append(result)
+                else:
+                    histories.add(result.grad_fn)
+            continue
         if _is_repetition(node, result):
             # Its results have no history: that of the first call, and what came before this one.
             repeated += sum(map(_own_nodes, _nested_graphs(gm, node)))
@@ -247,7 +260,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             left_out.add(result.grad_fn)
         elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
             left_out |= _nodes_behind(node, result)
-    return repeated + _count_nodes(_tensors(values), left_out)
+    return repeated + _count_nodes(_tensors(values), left_out, histories)
 
 
 def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
@@ -265,16 +278,8 @@ def _is_repetition(node: "torch.fx.Node", result: Any) -> bool:
 def _own_nodes(gm: "torch.fx.GraphModule") -> int:
     """The autograd nodes of a nested graph, without those of its inputs."""
     inputs = [_value(node) for node in gm.graph.nodes if node.op == "placeholder"]
-    pending = [value.grad_fn for value in _tensors(_outputs(gm))]
-    seen = {None, *(value.grad_fn for value in _tensors(inputs))}
-    count = 0
-    while pending:
-        node = pending.pop()
-        if node not in seen:
-            seen.add(node)
-            pending += [successor for successor, _ in node.next_functions]
-            count += node.name() not in _NOT_COUNTED
-    return count
+    histories = [value.grad_fn for value in _tensors(inputs)]
+    return _count_nodes(_tensors(_outputs(gm)), set(), histories)
 
 
 def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
@@ -295,10 +300,10 @@ def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
     return found if met else set()
 
 
-def _count_nodes(values: Iterable[Any], left_out: set[Any]) -> int:
-    """The distinct nodes of the tensors' autograd graphs, but for some."""
+def _count_nodes(values: Iterable[Any], left_out: set[Any], histories: Iterable[Any] = ()) -> int:
+    """The distinct nodes of the tensors' autograd graphs, but for some, up to the ``histories``."""
     pending = [value.grad_fn for value in values if value.requires_grad]
-    seen = {None}
+    seen = {None, *histories}
     count = 0
     while pending:
         node = pending.pop()
