@@ -1,6 +1,9 @@
 """The commands: ``instrumented-backend demo | run | show | kernels | bench | trace``."""
 
+import errno
 import gc
+import math
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -52,7 +55,9 @@ def cli() -> None:
 
 
 @cli.command()
-@click.option("--steps", default=5, show_default=True, help="Training steps.")
+@click.option(
+    "--steps", default=5, show_default=True, type=click.IntRange(1), help="Training steps."
+)
 @click.option(
     "--device",
     type=click.Choice(["cpu", "cuda"]),
@@ -64,8 +69,12 @@ def demo(steps: int, device: str | None) -> None:
     The model checks its loss inside forward, as one does; the report shows what that costs.
     """
     settings.load()
+    import torch
+
     from instrumented_backend.demo import train
 
+    if device == "cuda" and not torch.cuda.is_available():
+        raise click.BadParameter("no CUDA device here, or torch has no CUDA", param_hint="--device")
     train(steps, device)
 
 
@@ -90,7 +99,7 @@ def run(module: str | None, arguments: tuple[str, ...]) -> Script:
     if not arguments:
         raise click.UsageError("name a SCRIPT to run, or a module with -m")
     path = Path(arguments[0])
-    if not path.exists():
+    if not os.path.exists(path):
         raise click.BadParameter(f"{path}: no such file", param_hint="SCRIPT")
     return Script(module=None, path=path, arguments=arguments[1:])
 
@@ -116,10 +125,18 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
 
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends.
     """
-    for report in [_read(path) for path in reports]:
+    for path, report in [(path, _read(path)) for path in reports]:
+        try:
+            text = render(report, tables)
+            head = f"== rank {report.run['rank']}, pid {report.run['pid']}"
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            # The tables are made for what this release writes.
+            raise click.UsageError(
+                f"{path}: damaged, or of another release: {type(error).__name__}: {error}"
+            ) from None
         if len(reports) > 1:
-            click.echo(f"== rank {report.run['rank']}, pid {report.run['pid']}")
-        click.echo(render(report, tables))
+            click.echo(head)
+        click.echo(text)
 
 
 @cli.command()
@@ -156,6 +173,12 @@ def kernels(paths: tuple[Path, ...], layout: str) -> None:
         click.echo(f"{len(collected.skipped)} files are no generated code: left out", err=True)
 
 
+def _finite(ctx: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    if value is not None and not math.isfinite(value):
+        raise click.BadParameter(f"{value} is no limit; give a number")
+    return value
+
+
 @cli.command()
 @click.argument("paths", nargs=-1, required=True, type=Path, metavar="PATH...")
 @click.option("--all-configs", is_flag=True, help="Time each config the autotuner would try.")
@@ -168,11 +191,13 @@ def kernels(paths: tuple[Path, ...], layout: str) -> None:
     default=60.0,
     show_default=True,
     type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
     help="Seconds for a kernel; ten times as many for loading a module.",
 )
 @click.option(
     "--memory-limit",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_finite,
     metavar="GB",
     help="Memory for a module on CPU. [default: what the machine has free]",
 )
@@ -264,7 +289,8 @@ def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
     "within",
     callback=_range,
     metavar="RANGE",
-    help="Steps (ProfilerStep#3, #3-5) or times from a trace's first event (10ms-20ms, 1.5s-).",
+    help="Steps (ProfilerStep#3, #3-5) or times from a trace's first event (10-20ms, 1.5s-); "
+    "a time without a unit is in us.",
 )
 @click.option("--top", default=10, show_default=True, type=click.IntRange(0), help="Kernels a GPU.")
 def trace(
@@ -302,7 +328,7 @@ def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
     from instrumented_backend.profiling.trace_file import read_trace
     from instrumented_backend.profiling.utilization import time_of
 
-    size = path.stat().st_size if path.is_file() else 0
+    size = os.path.getsize(path) if os.path.isfile(path) else 0
     if size < _LONG_READ_BYTES:
         return time_of(read_trace(path), within)
     label = f"reading {path.name}"
@@ -327,12 +353,20 @@ def main() -> None:
     what its exceptions and its Ctrl-C do."""
     try:
         result = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
     except (click.ClickException, settings.SettingsError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else error
         click.echo(f"instrumented-backend: {message}", err=True)
         sys.exit(2)
     except click.Abort:
         sys.exit(130)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        click.echo(f"instrumented-backend: cannot write the output: {error.strerror}", err=True)
+        sys.exit(2)
     if isinstance(result, Script):
         run_as_main(result)
     elif isinstance(result, int):

@@ -250,6 +250,7 @@ class RecompileRecord:
     count: int = 1
     compile_s: float = 0.0  # spent on compiling it again, lazy backwards included
     limit_hits: int = 0  # calls refused because of the recompile limit
+    limit_raised: int = 0  # of these, where the program got an exception (fullgraph=True)
     guards: list[GuardRecord] = field(default_factory=list)
     guards_left_out: int = 0  # failures of further guards, not listed
 
@@ -298,7 +299,7 @@ class Report:
         """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
         try:
             data = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ReportError(f"not JSON, or cut short ({error})") from None
         if not isinstance(data, dict) or "schema_version" not in data:
             raise ReportError("not a report of instrumented-backend: no schema_version in it")
@@ -320,7 +321,7 @@ class Report:
                     "compile": {**data["compile"], "compilations": compilations},
                 }
             )
-        except (TypeError, KeyError) as error:
+        except (TypeError, KeyError, AttributeError) as error:
             raise ReportError(f"damaged: {error}") from None
 
 

@@ -3,6 +3,7 @@
 import os
 import runpy
 import sys
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, TracebackType
@@ -34,7 +35,7 @@ def run_as_main(script: Script) -> None:
         return
     assert script.path is not None
     sys.argv = [str(script.path), *script.arguments]
-    if script.path.is_dir() or script.path.suffix in (".zip", ".pyz"):
+    if script.path.is_dir() or zipfile.is_zipfile(script.path):
         _put_first_on_path(str(script.path))
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return

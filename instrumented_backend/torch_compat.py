@@ -848,7 +848,11 @@ def recompiled_frame() -> Any:
 
 @dataclass(frozen=True)
 class CompilationUnderWay:
-    """``others``: for a backend of torch's, not for ours. ``raises``: with ``fullgraph=True``."""
+    """``others``: for a backend of torch's, not for ours.
+
+    ``raises``: with ``fullgraph=True``, or in ``torch._dynamo.error_on_graph_break(True)``; of the
+    latter it is known when a compilation has failed.
+    """
 
     code: CodeType | None = None  # of the function
     others: bool = False
@@ -865,7 +869,10 @@ def compilation_under_way() -> CompilationUnderWay:
             return CompilationUnderWay(
                 scope.get("code"),
                 _is_others(scope.get("compiler_fn")),
-                bool(scope.get("one_graph")),
+                bool(
+                    scope.get("one_graph")
+                    or getattr(scope.get("convert_frame_box"), "error_on_graph_break", False)
+                ),
             )
         frame = frame.f_back
     return CompilationUnderWay()

@@ -303,12 +303,33 @@ def test_what_only_dynamos_counter_knows() -> None:
     log = BreakLog()
     (record,) = log.unplaced({generator: 2})
     assert (record.kind, record.file, record.count, record.hint) == ("gave up", None, 2, "Don't.")
-    # Known by its event, or met in what another skipped function calls.
-    log.met("0/0", reason(3, record.reason))
+    # Beside others, too; but not where its event is known. What Dynamo met and got over is none.
+    log.gave_up("0/0", "Nothing\n", "f", "/me/model.py", 2)
+    assert [found.reason for found in log.unplaced({generator: 2})] == [record.reason]
+    log.met("1/0", reason(3, record.reason))
     assert log.unplaced({generator: 2}) == []
-    other = BreakLog()
-    other.gave_up("0/0", "Nothing\n", "f", "/me/model.py", 2)
-    assert other.unplaced({generator: 2}) == []
+    assert BreakLog().unplaced({"Custom metaclass with __getattribute__\n": 1}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("Skip calling function `<function helper>` since it was wrapped with", "helper"),
+        ("Skip inlining function <function M.helper> since it was wrapped with", "M.helper"),
+    ],
+)
+def test_a_break_with_no_graph_before_it(text: str, name: str) -> None:
+    """Its own line and the function that Dynamo would not enter, whatever ran before."""
+    log = BreakLog()
+    log.met("0/0", reason(5, f"Skip `torch.compiler.disable()`d function: {text}"))
+    log.compiled("0/0", "f", "/me/model.py", [None])
+    seen = {
+        (region_key(7, True), Line("/me/model.py", 5, "f", 3)): [1.0, 1000.0],
+        (region_key(7, True), Line("/me/helper.py", 2, name, 1)): [4.0, 4000.0],
+        (region_key(7, True), Line("/me/train.py", 30, "step", 20)): [50.0, 1e6],
+    }
+    (record,) = log.records([GraphRecord(graph=7)], seen)
+    assert (record.eager_ops, record.eager_time_us) == (5, 5.0)
 
 
 def test_each_eager_op_is_booked_once() -> None:

@@ -40,6 +40,16 @@ def test_a_miss_names_what_is_new_in_its_key() -> None:
     assert reason.endswith(" and 7 more")
 
 
+def test_compile_ids_come_again_after_a_reset() -> None:
+    log = CacheLog()
+    first, second = GraphRecord(compile_id="0/0"), GraphRecord(compile_id="0/0")
+    for graph, option in ((first, "a"), (first, "c"), (second, "b")):
+        found = {"components": components(gm=f"f{option}", option=option, shape="4")}
+        log.looked_up("fx_graph_cache_miss", found, graph)
+    assert first.cache_reason is None  # its backward's key is not compared with its forward's
+    assert second.cache_reason == "new key: differs from that of the earlier 0/0 in gm, option"
+
+
 def test_what_hits_spared() -> None:
     log = CacheLog()
     graphs = [GraphRecord(compile_id=f"{i}/0") for i in range(3)]

@@ -13,6 +13,11 @@ STACK = (
     '  File "/home/me/model.py", line 3, in forward\n    return self.drop(x)\n'
     f'  File "{torch.__path__[0]}/nn/modules/dropout.py", line 73, in forward\n    return F.dropout'
 )
+# After the period comes torch's advice.
+PARAMETER = (
+    ". Guard failed on a parameter, consider using torch._dynamo.config."
+    "force_parameter_static_shapes = False to allow dynamism on parameters."
+)
 MODULE = SimpleNamespace(
     scale=5, _modules={"drop": SimpleNamespace(training=False)}, layers=[SimpleNamespace(p=0.5)]
 )
@@ -51,6 +56,18 @@ LOCALS: dict[str, Any] = {
         (
             "tensor 'x' requires_grad mismatch. expected requires_grad=0",
             ("requires_grad", "requires_grad of x", "False", "True"),
+        ),
+        (
+            f"tensor 'w' requires_grad mismatch. expected requires_grad=1{PARAMETER}",
+            ("requires_grad", "requires_grad of w", "True", "False"),
+        ),
+        (
+            f"tensor 'w' dtype mismatch. expected Float, actual Double{PARAMETER}",
+            ("dtype", "dtype of w", "Float", "Double"),
+        ),
+        (
+            f"tensor 'w' size mismatch at index 0. expected 4, actual 8{PARAMETER}",
+            ("shape", "size of w in dimension 0", "4", "8"),
         ),
         (
             "tensor 'x' dispatch key set mismatch. expected DispatchKeySet(CPU, BackendSelect, "
@@ -124,6 +141,19 @@ def test_global_state_is_that_of_this_moment() -> None:
     with torch.autocast("cpu"):
         guard = failed_guard("0/0: GLOBAL_STATE changed: autocast(cpu)_enabled ", None)
     assert (guard.kind, guard.old, guard.new) == ("autocast", "False", "True")
+
+    # Of others torch does not say what they were, nor which of several it is.
+    guard = failed_guard("0/0: GLOBAL_STATE changed: num_threads ", None)
+    assert (guard.old, guard.new) == ("?", str(torch.get_num_threads()))
+    guard = failed_guard("0/0: GLOBAL_STATE changed: num_threads default_dtype ", None)
+    assert (guard.old, guard.new) == (None, None)
+    assert guard.subject.endswith(" and torch.set_default_dtype")
+
+
+def test_a_parameters_size_has_a_cure_of_its_own() -> None:
+    text = "0/0: tensor 'w' size mismatch at index 0. expected 4, actual 8"
+    cures = [failed_guard(text + more, None).cure or "" for more in ("", PARAMETER)]
+    assert "mark_dynamic" in cures[0] and "force_parameter_static_shapes" in cures[1]
 
 
 def test_the_users_line() -> None:

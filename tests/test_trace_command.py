@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -180,6 +181,28 @@ def refused(path: object, said: str, *arguments: object) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1
     assert str(path) in done.stderr and said in done.stderr
+
+
+def test_files_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    paths = []
+    for folder in ("before", "after"):
+        (tmp_path / folder).mkdir()
+        paths.append(write(tmp_path / folder / "trace.json", [op(0, 9), kernel(1, 2, GEMM)]))
+    done = trace(*paths)
+    for name in ("before/trace.json", "after/trace.json"):
+        assert f"\n{name} · " in f"\n{done.stdout}"
+        assert any(line.split()[:2] == [name, "0"] for line in done.stdout.splitlines())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")
+def test_nowhere_to_write(tmp_path: Path) -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-m", "instrumented_backend", "trace", str(rank(tmp_path, 0))]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert done.stderr == (
+        "instrumented-backend: cannot write the output: No space left on device\n"
+    )
 
 
 def test_bad_arguments_in_one_line(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What there is to benchmark: modules in files, folders, Inductor caches and saved reports."""
 
+import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -58,7 +59,7 @@ def find_targets(paths: Iterable[Path]) -> Targets:
     targets = Targets()
     texts: dict[Path, str] = {}
     for path in paths:
-        if path.suffix == ".json" and path.is_file():
+        if path.suffix == ".json" and os.path.isfile(path):
             _add_report(targets, texts, path)
             continue
         for file, named in find_files([path]):

@@ -1,6 +1,7 @@
 """Generated modules on disk: a file, a folder, an Inductor cache."""
 
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,17 +32,26 @@ def find_files(paths: Iterable[Path]) -> list[tuple[Path, bool]]:
     """
     files: dict[Path, bool] = {}
     for path in paths:
-        if path.is_dir():
+        # Not Path's own, which raise where a folder above may not be looked into.
+        if os.path.isdir(path):
             found = sorted(_python_files(path))
             if not found:
                 raise CollectError(f"{path}: no Python file in this folder or below it")
             for file in found:
                 files.setdefault(file, False)
-        elif path.exists():
-            files[path] = True
         else:
-            raise CollectError(f"{path}: no such file or folder")
+            _status(path)
+            files[path] = True
     return list(files.items())
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        return path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise CollectError(f"{path}: no such file or folder") from None
+    except OSError as error:
+        raise CollectError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -71,13 +81,15 @@ def collect(files: Iterable[tuple[Path, bool]]) -> Collected:
 
 def read_file(path: Path) -> list[KernelRecord]:
     """The kernels of one module; raises `CollectError`."""
+    status = _status(path)
+    if not stat.S_ISREG(status.st_mode):
+        raise CollectError(f"{path}: not a file, but a pipe or a device")
+    if status.st_size > MAX_FILE_BYTES:
+        raise CollectError(
+            f"{path}: {status.st_size / 1e6:.0f} MB are too much for a generated module "
+            f"(at most {MAX_FILE_BYTES / 1e6:.0f} MB are read)"
+        )
     try:
-        size = path.stat().st_size
-        if size > MAX_FILE_BYTES:
-            raise CollectError(
-                f"{path}: {size / 1e6:.0f} MB are too much for a generated module "
-                f"(at most {MAX_FILE_BYTES / 1e6:.0f} MB are read)"
-            )
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise CollectError(f"{path}: cannot be read: {error.strerror}") from None

@@ -18,7 +18,12 @@ from instrumented_backend.records import BreakRecord, GraphRecord, SkippedRecord
 
 MAX_BREAKS = 1_000
 MAX_LISTED = 100  # graphs and functions of one break
-_DISABLED = re.compile(r"^Skip calling function `<function (?P<name>.+?)>` since it was wrapped")
+_DISABLED = re.compile(
+    r"^Skip (?:calling|inlining) function `?<function (?P<name>.+?)>`? since it was wrapped"
+)
+# What Dynamo refuses before it begins to compile, in no event; most else in its counter of what it
+# does not support it has met and got over.
+_REFUSED_UNSEEN = "Attempt to trace generator"
 _LIMIT = "Dynamo recompile limit exceeded"
 
 Site = tuple[str, str, int]  # file, function and line in a compiled function at which it was split
@@ -167,18 +172,14 @@ class BreakLog:
         return sorted(records, key=_costliest_first)
 
     def unplaced(self, unsupported: Mapping[str, int]) -> list[BreakRecord]:
-        """Causes that are in Dynamo's counter of what it does not support, and in no event.
-
-        So are functions that it refuses before it begins to compile them: generators. Where it
-        skipped other functions, these are what they called, and no cause of their own.
-        """
+        """Functions that Dynamo refuses to begin with: generators, which its counter has only."""
         known = {cause.record.reason for cause in self._causes.values()}
         skipped = [one for cause in self._causes.values() for one in cause.record.skipped]
         known |= {function.reason or "" for function in skipped}
         records = []
         for message, count in unsupported.items():
             reason = sentence(message)
-            if reason not in known and not skipped:
+            if reason.startswith(_REFUSED_UNSEEN) and reason not in known:
                 hint = first_hint(message)
                 records.append(BreakRecord("gave up", reason, None, None, None, count, hint=hint))
         return records
@@ -228,7 +229,7 @@ def _add_costs(
     Ops in a skipped function ran because it was skipped. Ops after the graph that a break ended,
     up to the next region, ran because of the break, if the rest of the function has a graph that
     was called: else what the program does afterwards would be counted, and only the break's own
-    line and the function that it refused to enter are.
+    line and the function that it refused to enter are. So they are where no graph came before.
     """
     skipped = {
         (function.file, function.line): record
@@ -240,17 +241,25 @@ def _add_costs(
         region_key(number, False): record for record in records for number in record.graphs_before
     }
     refused = {id(record): _refused(record) for record in records}
+    first = [record for record in records if not record.graphs_before]
+    at_line: dict[tuple[str | None, int | None], BreakRecord]
+    at_line = {(record.file, record.line): record for record in first if record.file}
+    entered = {name: record for record in first if (name := refused[id(record)]) is not None}
     costs: dict[int, list[float]] = {id(record): [0.0, 0.0] for record in records}
     for (key, line), (ops, nanoseconds) in seen.items():
         record = skipped.get((line.file, line.first_line))
         if record is None:
             record = before.get(key)
-            if record is None:
-                continue
-            own = (line.file, line.line) == (record.file, record.line)
-            entered = line.function is not None and line.function == refused[id(record)]
-            if not (own or entered or called.intersection(record.graphs_after)):
-                continue
+            if record is not None and not (
+                (line.file, line.line) == (record.file, record.line)
+                or (line.function is not None and line.function == refused[id(record)])
+                or called.intersection(record.graphs_after)
+            ):
+                record = None
+        if record is None:
+            record = at_line.get((line.file, line.line)) or entered.get(line.function or "")
+        if record is None:
+            continue
         costs[id(record)][0] += ops
         costs[id(record)][1] += nanoseconds
     for record in records:

@@ -21,7 +21,7 @@ class CacheLog:
         self.clear()
 
     def clear(self) -> None:
-        self._keys: deque[tuple[str, Key]] = deque(maxlen=MAX_KEYS)  # compile id → its key
+        self._keys: deque[tuple[GraphRecord, Key]] = deque(maxlen=MAX_KEYS)
         self._entries: dict[tuple[str, str], None] = {}
         self.tuning: Counter[str] = Counter()  # "hit", "miss", "only 1 config", "force_disabled"
 
@@ -50,22 +50,25 @@ class CacheLog:
         if components and cache == "fx_graph":
             key_parts = key_of(components)
             if state == "miss" and graph.cache_reason is None:
-                graph.cache_reason = self._nearest(graph.compile_id, key_parts)
-            self._keys.append((graph.compile_id, key_parts))
+                graph.cache_reason = self._nearest(graph, key_parts)
+            self._keys.append((graph, key_parts))
 
-    def _nearest(self, compile_id: str, key: Key) -> str | None:
+    def _nearest(self, graph: GraphRecord, key: Key) -> str | None:
         """What in the key is new, against the most similar one of this process.
 
         That is one of another compilation of the same function, or one of the same graph: with
         that of any other code there is nothing to compare.
         """
-        function = compile_id.rpartition("/")[0]
+        function = graph.compile_id.rpartition("/")[0]
         nearest = min(
             (
-                (differences(key, other), name)
-                for name, other in self._keys
-                if name != compile_id
-                and (name.rpartition("/")[0] == function or other.get("gm") == key.get("gm"))
+                (differences(key, other_key), other.compile_id)
+                for other, other_key in self._keys
+                if other is not graph  # nor its other direction
+                and (
+                    other.compile_id.rpartition("/")[0] == function
+                    or other_key.get("gm") == key.get("gm")
+                )
             ),
             key=lambda item: len(item[0]),
             default=None,
@@ -75,7 +78,9 @@ class CacheLog:
         different, name = nearest
         more = len(different) - MAX_DIFFERENCES
         listed = ", ".join(different[:MAX_DIFFERENCES]) + (f" and {more} more" if more > 0 else "")
-        return f"new key: differs from that of {name} in {listed}"
+        # Dynamo numbers anew after a reset.
+        earlier = "the earlier " if name == graph.compile_id else ""
+        return f"new key: differs from that of {earlier}{name} in {listed}"
 
     def bytes_on_disk(self) -> int:
         """Of the entries that were looked up and are there."""

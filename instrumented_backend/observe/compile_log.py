@@ -191,7 +191,8 @@ class CompileLog(logging.Handler):
         self._thread.failed_guards = None
         guards = known or [failed_guard(reason, None)]
         refused = _is_refusal(metrics)
-        record = self.recompiles.add(compile_id, place, reason, guards, refused)
+        raised = refused and metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
+        record = self.recompiles.add(compile_id, place, reason, guards, refused, raised)
         if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
             self._recompiled[compile_id] = record
         return record

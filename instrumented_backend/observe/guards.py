@@ -23,6 +23,7 @@ _COMMENT = re.compile(
     r"\s+# (?P<code>.*?)(?:  # (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+))?$"
 )
 _HINT = re.compile(r" \(HINT: (?P<hint>.*)\)$", re.DOTALL)
+_PARAMETER = re.compile(r"\. Guard failed on a parameter.*$", re.DOTALL)  # and torch's advice
 _TENSOR = re.compile(
     r"tensor '(?P<name>.*?)' (?P<what>[\w ]+?) mismatch(?: at index (?P<index>\d+))?\. "
     r"[Ee]xpected (?:device index to be |requires_grad=)?(?P<old>.*?)(?:, actual (?P<new>.*))?$",
@@ -67,17 +68,17 @@ def failed_guard(reason: str, scope: Scope | None) -> FailedGuard:
             line, source = int(comment["line"]), comment["code"].strip()
             frame = Frame(comment["file"], line, comment["function"], source)
     body = body.strip()
+    known = _PARAMETER.sub("", body)
     found = None
     for pattern, read in _READERS:
-        match = pattern.match(body)
+        match = pattern.match(known)
         if match is not None:
             found = read(match, scope)
             if found is not None:
                 break
     kind, subject, old, new = found or ("other", body[:MAX_TEXT], None, None)
-    return FailedGuard(
-        kind, subject, old, new, frame, _cure(kind, subject, old, hint), body[:MAX_TEXT]
-    )
+    cure = _cure(kind, hint, on_parameter=known != body)
+    return FailedGuard(kind, subject, old, new, frame, cure, body[:MAX_TEXT])
 
 
 _Found = tuple[str, str, str | None, str | None]  # kind, subject, old, new
@@ -119,10 +120,12 @@ def _dispatch_keys(name: str, old: str, new: str) -> _Found:
 def _state(match: re.Match[str], scope: Scope | None) -> _Found:
     names = match["names"].split()
     (name, *others) = names or ["unknown"]
-    new = torch_compat.global_state(name)
-    old = {"True": "False", "False": "True"}.get(new or "")
+    new = None if others else torch_compat.global_state(name)
+    # What it was, torch does not say.
+    old = {"True": "False", "False": "True", None: None}.get(new, "?")
     kind = "autocast" if name.startswith("autocast") else name
-    return kind, " and ".join([_STATE_NAMES.get(name, name.replace("_", " ")), *others]), old, new
+    named = [_STATE_NAMES.get(one, one.replace("_", " ")) for one in names or [name]]
+    return kind, " and ".join(named), old, new
 
 
 _STATE_NAMES = {
@@ -308,7 +311,9 @@ _CURES = {
 }
 
 
-def _cure(kind: str, subject: str, old: str | None, hint: re.Match[str] | None) -> str | None:
+def _cure(kind: str, hint: re.Match[str] | None, on_parameter: bool) -> str | None:
+    if kind == "shape" and on_parameter:
+        return "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
     if kind == "attribute" and hint is not None and "allow_unspec_int_on_nn_module" in hint["hint"]:
         return "torch._dynamo.config.allow_unspec_int_on_nn_module = True, or make it a buffer"
     return _CURES.get(kind)

@@ -29,9 +29,11 @@ class RecompileLog:
         reason: str,
         guards: Iterable[FailedGuard],
         refused: bool,
+        raised: bool = False,
     ) -> RecompileRecord | None:
         """A function (name, file, first line) was compiled again, or ``refused`` that: the limit.
 
+        ``raised``: instead of running it eagerly, the program got an exception.
         Returns its record, to which the seconds can be added; None beyond the limit of records.
         """
         self.count += not refused
@@ -43,6 +45,7 @@ class RecompileLog:
             record = self._functions[place] = RecompileRecord(compile_id, *place, reason, count=0)
         if refused:
             record.limit_hits += 1
+            record.limit_raised += raised
             return record
         record.count += 1
         # One guard can fail against several compiled versions: with the newest version first.

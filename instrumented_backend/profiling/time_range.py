@@ -23,7 +23,10 @@ class TimeRange:
 
     @classmethod
     def parse(cls, text: str) -> "TimeRange":
-        """``ProfilerStep#3``, ``#3-5``, ``10ms-20ms``, ``500-``; raises ValueError."""
+        """``ProfilerStep#3``, ``#3-5``, ``10ms-20ms``, ``10-20ms``, ``500-``; raises ValueError.
+
+        A time without a unit has that of the other, else µs.
+        """
         if steps := _STEPS.fullmatch(text):
             first = int(steps[1])
             last = int(steps[2] or first)
@@ -36,8 +39,8 @@ class TimeRange:
                 f"{text!r} is no range; give steps (ProfilerStep#3, #3-5) or times from the"
                 " trace's first event (10ms-20ms, 1.5s-)"
             )
-        start = float(times[1]) * _MICROSECONDS[times[2]] if times[1] else None
-        end = float(times[3]) * _MICROSECONDS[times[4]] if times[3] else None
+        start = float(times[1]) * _MICROSECONDS[times[2] or times[4]] if times[1] else None
+        end = float(times[3]) * _MICROSECONDS[times[4] or times[2]] if times[3] else None
         if start is not None and end is not None and end <= start:
             raise ValueError(f"{text!r}: the range ends before it starts")
         return cls(start_us=start, end_us=end)

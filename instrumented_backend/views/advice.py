@@ -116,14 +116,14 @@ def _counter_facts(report: Report) -> list[str]:
 def _after_breaks(report: Report) -> list[str]:
     placed = [record for record in report.breaks if record.file is not None]
     worst = (placed or report.breaks)[0]
-    unseen = all(record.eager_ops is None for record in report.breaks)
+    unseen = placed and all(record.eager_ops is None for record in placed)
     steps = []
     if _is_limit(worst):
         steps.append("INSTRUMENTED_TABLES=recompiles says what to change at the recompile limit")
     else:
         hint = f": {worst.hint}" if worst.hint else ""
         cost = f" ({duration(worst.eager_time_us)})" if worst.eager_time_us else ""
-        what = short_path(worst.file, worst.line) if worst.file else worst.reason
+        what = short_path(worst.file, worst.line) if worst.file else worst.reason.rstrip(".")
         steps.append(f"start with {what}{cost}{hint}")
     if unseen and report.summary["graph_calls"]:
         steps.append("INSTRUMENTED_OPS=always shows what each one costs")

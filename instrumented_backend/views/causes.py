@@ -82,7 +82,10 @@ def _recompile_block(record: RecompileRecord) -> Block:
     )
     said = []
     if record.limit_hits:
-        said.append("RECOMPILE LIMIT REACHED: what none of its compiled versions fits runs eagerly")
+        said.append(
+            "RECOMPILE LIMIT REACHED: what none of its compiled versions fits "
+            + ("raises, with fullgraph=True" if record.limit_raised else "runs eagerly")
+        )
     for guard in record.guards:
         said += _guard_lines(guard, record.count)
     if record.guards_left_out:

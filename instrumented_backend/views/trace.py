@@ -137,7 +137,7 @@ def render(
     """The named tables; ``width`` is the terminal's (80 columns when piped)."""
     if width is None:
         width = shutil.get_terminal_size((80, 24)).columns
-    parts = ["\n".join(_head(trace, width) for trace in traces)]
+    parts = ["\n".join(_head(traces, trace, width) for trace in traces)]
     if "devices" in tables:
         parts.append(_wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True))
         if any(trace.devices for trace in traces):
@@ -152,8 +152,8 @@ def render(
     return "\n\n".join(parts)
 
 
-def _head(trace: TraceTime, width: int) -> str:
-    words = [Path(trace.file).name]
+def _head(traces: list[TraceTime], trace: TraceTime, width: int) -> str:
+    words = [_file(traces, trace)]
     if trace.rank is not None:
         words.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     words += dict.fromkeys(device.name for device in trace.devices if device.name)
@@ -170,7 +170,17 @@ def _are_ranks(traces: list[TraceTime]) -> bool:
 
 
 def _label(traces: list[TraceTime], trace: TraceTime) -> str:
-    return str(trace.rank) if _are_ranks(traces) else Path(trace.file).name
+    return str(trace.rank) if _are_ranks(traces) else _file(traces, trace)
+
+
+def _file(traces: list[TraceTime], trace: TraceTime) -> str:
+    """As many of the path's last parts as tell it from the other traces."""
+    parts = Path(trace.file).parts
+    others = {Path(other.file).parts for other in traces} - {parts}
+    for count in range(1, len(parts)):
+        if all(other[-count:] != parts[-count:] for other in others):
+            return "/".join(parts[-count:])
+    return trace.file
 
 
 def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: bool) -> str:
