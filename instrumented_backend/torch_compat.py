@@ -13,6 +13,7 @@ import importlib.metadata
 import importlib.util
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
@@ -857,6 +858,8 @@ class CompilationUnderWay:
     code: CodeType | None = None  # of the function
     others: bool = False
     raises: bool = False
+    # Where Dynamo put a function of its own round one of torch's: name, file and line of that.
+    wrapped: tuple[str, str, int] | None = None
 
 
 def compilation_under_way() -> CompilationUnderWay:
@@ -873,9 +876,27 @@ def compilation_under_way() -> CompilationUnderWay:
                     scope.get("one_graph")
                     or getattr(scope.get("convert_frame_box"), "error_on_graph_break", False)
                 ),
+                _wrapped(scope),
             )
         frame = frame.f_back
     return CompilationUnderWay()
+
+
+def _wrapped(scope: Mapping[str, Any]) -> tuple[str, str, int] | None:
+    """``nn.Sequential`` for ``inner`` of ``external_utils.py``, by which Dynamo calls a model that
+    is of a class of torch's own."""
+    code = scope.get("code")
+    if code is None or code.co_name != "inner":
+        return None
+    if not code.co_filename.endswith(os.path.join("_dynamo", "external_utils.py")):
+        return None
+    called = (scope.get("locals") or {}).get("fn")
+    if called is None:
+        return None
+    name = getattr(called, "__name__", type(called).__qualname__)
+    # What is written in C++ has no place of its own.
+    own = getattr(getattr(type(called), "forward", called), "__code__", code)
+    return name, own.co_filename, own.co_firstlineno
 
 
 def _is_others(backend: Any) -> bool:

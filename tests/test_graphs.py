@@ -96,6 +96,21 @@ def test_a_recompile_and_a_second_compile(fresh: None) -> None:
     assert first.reason is not None and "expected 8, actual 9" in first.reason
 
 
+def test_what_is_torchs_own_has_its_name(fresh: None) -> None:
+    """Dynamo compiles a function of its own, ``inner``, that calls it."""
+    model = torch.nn.Sequential(torch.nn.ReLU())
+    for compiled in (model, torch.sin):
+        torch.compile(compiled, backend="instrumented", dynamic=False)(torch.ones(8))
+    torch.compile(model, backend="instrumented", dynamic=False)(torch.ones(9))
+    report = instrumented_backend.report()
+    named = [record.function for record in report.graphs]
+    assert named == ["Sequential", "sin", "Sequential"]
+    code = torch.nn.Sequential.forward.__code__
+    for found in (report.graphs[0], report.compile["compilations"][0]):
+        assert (found.file, found.line) == (code.co_filename, code.co_firstlineno)
+    assert {record.function for record in report.recompiles} <= {"Sequential", "sin"}
+
+
 def test_reset_starts_afresh(fresh: None) -> None:
     compiled = torch.compile(two_layers, backend="instrumented")
     other = torch.compile(lambda x: x * 3, backend="instrumented")

@@ -171,6 +171,52 @@ def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
     assert (rows["CubedBackward"], rows["aten::add"]) == (6, 5)
 
 
+def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
+    """The first op on a line is always sampled, and while Python has an error that is not to be."""
+    done = run_forked(
+        """
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Refuses(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                raise ValueError(function)
+
+        class Fails(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+            @staticmethod
+            def backward(ctx, gradient):
+                raise KeyError("backward")
+
+        torch.compile(lambda x: x.mm(x), backend="instrumented")(torch.ones(2, 2))
+        x = torch.ones(2, 2, requires_grad=True)
+
+        def refused():
+            with Refuses():
+                x.detach()
+
+        def wrong_shapes():
+            x.mm(torch.ones(3, 3))
+
+        for function in (refused, wrong_shapes, lambda: Fails.apply(x).sum().backward()):
+            for _ in range(3):
+                try:
+                    function()
+                except Exception as error:
+                    print(type(error).__name__, str(error)[:20])
+        """,
+        env={"INSTRUMENTED_OPS": "always", "INSTRUMENTED_TABLES": "none"},
+    )
+    assert done.stdout.splitlines() == [
+        *["ValueError aten.detach.default"] * 3,
+        *["RuntimeError mat1 and mat2 shapes"] * 3,
+        *["KeyError 'backward'"] * 3,
+    ]
+    assert done.stderr == ""
+
+
 def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:
     """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
     source = KNOWN.replace("STEPS", "2000") + (

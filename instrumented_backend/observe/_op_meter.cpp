@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -392,7 +393,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     name = cell->name;
     ordinal = cell->ordinal;
-    if (m.sampler) {
+    // While an op's exception passes through here, Python has it: nothing of Python's may be called.
+    if (m.sampler && std::uncaught_exceptions() == 0) {
       if (cell->count == 1 || m.sample_each) {
         sampler = m.sampler;
       } else {

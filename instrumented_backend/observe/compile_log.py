@@ -146,10 +146,11 @@ class CompileLog(logging.Handler):
             outcome = "skipped"
         else:
             outcome = "failed"
+        place: Place = under_way.wrapped or (function, file, line)
         for graph in graphs:
-            graph.record.function = function or graph.record.function
-            graph.record.file = file or graph.record.file
-            graph.record.line = line or graph.record.line
+            graph.record.function = place[0] or graph.record.function
+            graph.record.file = place[1] or graph.record.file
+            graph.record.line = place[2] or graph.record.line
         message = metrics.get("fail_reason")
         if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
             message = f"{_LIMIT} with fullgraph=True"
@@ -161,14 +162,14 @@ class CompileLog(logging.Handler):
             if at[0] is not None and is_internal(at[0]):
                 at = None, None
             raises = outcome == "failed" and not torch_compat.suppresses_errors()
-            self.breaks.gave_up(compile_id, message, function, file, line, at, raises)
+            self.breaks.gave_up(compile_id, message, *place, at, raises)
         else:
             self.breaks.ended(compile_id)
-        recompiled = self._recompilation(metrics, compile_id, (function, file, line))
+        recompiled = self._recompilation(metrics, compile_id, place)
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
-        record.function, record.file, record.line = function, file, line
+        record.function, record.file, record.line = place
         if graphs and len(self._compiled) < MAX_COMPILATIONS:
-            self._compiled[compile_id] = (function, file, line), record.graphs
+            self._compiled[compile_id] = place, record.graphs
 
         def finished() -> None:
             if len(graphs) == 1:
