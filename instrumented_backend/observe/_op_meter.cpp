@@ -393,8 +393,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     name = cell->name;
     ordinal = cell->ordinal;
-    // While an op's exception passes through here, Python has it: nothing of Python's may be called.
-    if (m.sampler && std::uncaught_exceptions() == 0) {
+    if (m.sampler) {
       if (cell->count == 1 || m.sample_each) {
         sampler = m.sampler;
       } else {
@@ -408,7 +407,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
       }
     }
   }
-  if (sampler) {
+  // While an op's exception passes through here, Python has it: nothing of Python's may be called.
+  if (sampler && std::uncaught_exceptions() == 0) {
     ++t.quiet;
     const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
     sampler(name, gap, ordinal, ns, weight);
