@@ -92,7 +92,7 @@ def test_paths_that_hold_nothing(tmp_path: Path) -> None:
         find_files([tmp_path / "missing"])
     path = put(tmp_path, "unreadable.py", "")
     shutil.rmtree(tmp_path)
-    with pytest.raises(CollectError, match="unreadable.py: no such file or folder"):
+    with pytest.raises(CollectError, match=r"unreadable\.py: no such file or folder"):
         read_file(path)
 
 
