@@ -245,6 +245,41 @@ def _check_fifteen_causes(done: Finished, program: str) -> None:
     assert all(len(line) <= 80 for line in table.splitlines())
 
 
+def test_what_raises_is_not_said_to_run_eagerly(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import torch
+        torch._dynamo.config.recompile_limit = 2
+
+        def breaks(x):
+            with torch._dynamo.error_on_graph_break(True):
+                y = x.mm(x)
+                torch._dynamo.graph_break()
+                return y.mm(y)
+
+        def grows(x):
+            return x.mm(x)
+
+        torch.compile(grows, backend="instrumented")(torch.eye(2))
+        strict = torch.compile(grows, backend="instrumented", fullgraph=True, dynamic=False)
+        breaking = torch.compile(breaks, backend="instrumented")
+        for function, sizes in ((breaking, [2]), (strict, [3, 4, 5])):
+            try:
+                for size in sizes:
+                    function(torch.eye(size))
+            except Exception as error:
+                print(type(error).__name__)
+        """,
+        env={"INSTRUMENTED_TABLES": "breaks,recompiles"},
+    )
+    assert done.stdout.splitlines() == ["Unsupported", "FailOnRecompileLimitHit"]
+    assert done.report["summary"]["skipped_functions"] == 0
+    (record,) = done.report["recompiles"]
+    assert (record["limit_hits"], record["limit_raised"]) == (1, 1)
+    text = " ".join(done.stderr.split())
+    assert "raises, with fullgraph=True" in text and "eagerly" not in text.partition("Functions")[2]
+
+
 # --- Without a compiler ---------------------------------------------------------------------------
 
 
