@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from instrumented_backend import __version__, settings
-from instrumented_backend.records import Report, ReportError, read_report
+from instrumented_backend.records import Report, ReportError, find_reports, read_report
 from instrumented_backend.script import Script, run_as_main
 from instrumented_backend.views.text import render
 
@@ -112,7 +112,7 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
 
 
 @cli.command()
-@click.argument("reports", nargs=-1, required=True, type=Path, metavar="REPORT.json...")
+@click.argument("reports", nargs=-1, required=True, type=Path, metavar="REPORT...")
 @click.option(
     "--tables",
     default="summary",
@@ -123,9 +123,11 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
 def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
     """Print saved reports again, on any machine.
 
-    A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends.
+    A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
+    file, or the folder, for all in it.
     """
-    for path, report in [(path, _read(path)) for path in reports]:
+    files = [file for path in reports for file in _files(path)]
+    for path, report in [(path, _read(path)) for path in files]:
         try:
             text = render(report, tables)
             head = f"== rank {report.run['rank']}, pid {report.run['pid']}"
@@ -134,7 +136,7 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
             raise click.UsageError(
                 f"{path}: damaged, or of another release: {type(error).__name__}: {error}"
             ) from None
-        if len(reports) > 1:
+        if len(files) > 1:
             click.echo(head)
         click.echo(text)
 
@@ -215,7 +217,8 @@ def bench(
     are no generated modules are not run.
 
     PATH is a module that Inductor generated, a folder of them such as an Inductor cache, or a saved
-    report.*.json, whose code is found again. Nothing has to be set before compiling.
+    report.*.json, or the folder of it, whose code is found again. Nothing has to be set before
+    compiling.
 
     \b
         instrumented-backend bench /tmp/torchinductor_$USER
@@ -339,6 +342,19 @@ def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
         read = read_trace(path, lambda position: bar.update(position - bar.pos))
         bar.update(size - bar.pos)
     return time_of(read, within)
+
+
+def _files(path: Path) -> list[Path]:
+    """A report, or those in a folder."""
+    if not os.path.isdir(path):
+        return [path]
+    try:
+        found = find_reports(path)
+    except ReportError as error:
+        raise click.UsageError(str(error)) from None
+    if not found:
+        raise click.UsageError(f"{path}: no report.rank<R>.pid<P>.json in this folder")
+    return found
 
 
 def _read(path: Path) -> Report:

@@ -5,11 +5,14 @@ Nothing here imports torch, so that a saved report can be read on any machine.
 """
 
 import json
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
+_REPORT_NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 
 
 class ReportError(ValueError):
@@ -372,3 +375,14 @@ def read_report(path: Path) -> Report:
         return Report.from_json(text)
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
+
+
+def find_reports(folder: Path) -> list[Path]:
+    """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
+    found = [match for name in names if (match := _REPORT_NAME.fullmatch(name))]
+    found.sort(key=lambda match: [int(number) for number in match.groups()])
+    return [folder / match.string for match in found]

@@ -165,6 +165,25 @@ def test_show(tmp_path: Path) -> None:
     assert both.stdout.count("== rank 0, pid 17") == 2
 
 
+def test_show_takes_a_folder(tmp_path: Path) -> None:
+    ranks = json.loads(sample().to_json())
+    for rank in (0, 2, 10):
+        ranks["run"]["rank"] = rank
+        (tmp_path / f"report.rank{rank}.pid7.json").write_text(json.dumps(ranks))
+    (tmp_path / "graphs.rank0.pid7.csv").write_text("graph\n")
+    done = tool("show", str(tmp_path))
+    assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
+        f"== rank {rank}, pid 17" for rank in (0, 2, 10)
+    ]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    done = tool("show", str(empty))
+    assert done.returncode == 2 and done.stdout == ""
+    assert done.stderr == (
+        f"instrumented-backend: {empty}: no report.rank<R>.pid<P>.json in this folder\n"
+    )
+
+
 def test_show_prints_what_the_program_printed(run_program: RunProgram, tmp_path: Path) -> None:
     done = run_program("""
         import torch

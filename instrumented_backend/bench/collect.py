@@ -8,7 +8,7 @@ from pathlib import Path
 
 from instrumented_backend.kernels.collect import CollectError, find_files, read_file
 from instrumented_backend.kernels.parse import is_graph
-from instrumented_backend.records import KernelRecord, ReportError, read_report
+from instrumented_backend.records import KernelRecord, ReportError, find_reports, read_report
 
 _DEVICE = re.compile(
     r"device='(cuda|xpu|mtia|mps)\b"
@@ -62,6 +62,8 @@ def find_targets(paths: Iterable[Path]) -> Targets:
         if path.suffix == ".json" and os.path.isfile(path):
             _add_report(targets, texts, path)
             continue
+        if _add_folder_of_reports(targets, texts, path):
+            continue
         for file, named in find_files([path]):
             try:
                 _add(targets, texts, file)
@@ -102,6 +104,20 @@ def why_not_alone(record: KernelRecord, text: str) -> str | None:
         f"a {record.kernel_category} kernel's module does not tell its grid: "
         "its graph's module does"
     )
+
+
+def _add_folder_of_reports(targets: Targets, texts: dict[Path, str], folder: Path) -> bool:
+    """Whether it was one."""
+    try:
+        reports = find_reports(folder) if os.path.isdir(folder) else []
+    except ReportError as error:
+        raise CollectError(str(error)) from None
+    for report in reports:
+        try:
+            _add_report(targets, texts, report)
+        except CollectError as error:
+            targets.left_out[str(report)] = str(error)
+    return bool(reports)
 
 
 def _add_report(targets: Targets, texts: dict[Path, str], path: Path) -> None:

@@ -15,6 +15,7 @@ from instrumented_backend.bench.records import (
 )
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows
+from instrumented_backend.views.words import wrap
 
 # Notes of single kernels in the files; the terminal has a column, and a line for all of them.
 _SAID_ELSEWHERE = ("unsteady", TIMED_COLD)
@@ -34,15 +35,17 @@ def render_bench(run: BenchRun, layout: str) -> str:
     width = shutil.get_terminal_size((80, 24)).columns
     table = Table(
         "bench",
-        "Kernels, each timed alone (ms: median; ±: between the quartiles; GB: moved by one launch)",
+        "Kernels, each timed alone (ms: median; ±: quartiles; GB: moved by one launch)",
         lambda report: [],
     )
     rows = [_short(row) for row in rows]
-    parts = [_peak_line(peak) for peak in run.peaks.values()]
+    above = [line for peak in run.peaks.values() for line in _peak_lines(peak)]
+    below = [line for graph in run.graphs for line in _graph_lines(graph)]
+    below += [line for record in run.kernels for line in _error_lines(record)]
+    below += _note_lines(run.kernels)
+    parts = [part for line in above for part in wrap(line, width)]
     parts.append(render_rows(table, rows, width, max_rows=len(rows)))
-    parts += [line for graph in run.graphs for line in _graph_lines(graph)]
-    parts += [line for record in run.kernels for line in _error_lines(record)]
-    parts += _note_lines(run.kernels)
+    parts += [part for line in below for part in wrap(line, width)]
     return "\n".join(part for part in parts if part)
 
 
@@ -109,17 +112,18 @@ def bench_row(record: BenchRecord) -> Row:
 _OF_A_RUN = ("moved_gb", "device_calls", "device_time_us", "device_time_total_us")
 
 
-def _peak_line(peak: Peak) -> str:
+def _peak_lines(peak: Peak) -> list[str]:
     line = f"{peak.device_name}: copies {peak.copy_gb_per_s:.4g} GB/s (measured)"
     if peak.datasheet_gb_per_s is not None:
         line += f", datasheet {peak.datasheet_gb_per_s:.4g} GB/s ({peak.datasheet_source})"
     line += f"; shares of peak are of the {peak.source}"
-    if peak.launch_ms is not None:
-        line += (
-            f"\nms: with cold caches, and {peak.launch_ms:.2g} ms of each are its launch; "
-            "small kernels take less in a run"
-        )
-    return line
+    if peak.launch_ms is None:
+        return [line]
+    launch = (
+        f"ms: with cold caches, and {peak.launch_ms:.2g} ms of each are its launch; "
+        "small kernels take less in a run"
+    )
+    return [line, launch]
 
 
 def _graph_lines(graph: GraphBench) -> list[str]:
