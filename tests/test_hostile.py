@@ -89,6 +89,29 @@ except KeyboardInterrupt:
 hook = lambda: None
 print(step(ones).tolist())
 """),
+    "unknown files closed": Condition("""
+step(ones)
+time.sleep(0.3)  # the thread that waits for SIGTERM waits
+os.closerange(3, 4096)
+mine = [os.open(f"mine{i}", os.O_RDWR | os.O_CREAT) for i in range(12)]
+signal.signal(signal.SIGUSR1, lambda *_: print("USR1"))
+for _ in range(3):
+    signal.raise_signal(signal.SIGUSR1)
+for ending in (lambda: os._exit(2), lambda: os.kill(os.getpid(), signal.SIGTERM)):
+    sys.stdout.flush()
+    child = os.fork()
+    if child == 0:
+        for file in mine:
+            os.write(file, b"child")
+        ending()
+        time.sleep(30)
+    print(os.waitpid(child, 0)[1])
+for file in mine:
+    os.write(file, b"parent")
+sys.stdout.flush()
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(30)
+"""),
     "atexit": Condition("""
 atexit.register(lambda: print("before", step(ones).tolist()))
 step(ones)

@@ -192,6 +192,7 @@ at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 struct Thread {
   uint32_t depth = 0;     // events under way that we saw start
   uint32_t op_depth = 0;  // the depth of the op under way; 0: none
+  bool is_compilation = false;  // what is under way as an op
   uint32_t regions = 0;
   uint32_t quiet = 0;  // compiling, or sampling
   uint32_t inner = 0;  // events inside the op or region under way
@@ -305,6 +306,11 @@ bool is_wrapper(const char* name) {
   }
 }
 
+// Dynamo marks its compilations while a profiler is on.
+bool is_compilation(const char* name) {
+  return std::strcmp(name, "dynamo") == 0 || starts_with(name, "entire_backward_compile");
+}
+
 // What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From the
 // third on it makes none on this thread; to switch that off and on again takes 0.45 us. Only while the
 // callback is the only one: others want to see them.
@@ -333,7 +339,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   ++t.depth;
   ++t.work.events;
   if (t.op_depth || t.regions) {
-    if (++t.inner == kHeard) {
+    if (++t.inner == kHeard && t.quiet == 0) {
       silence(t);
     }
     return nullptr;
@@ -349,6 +355,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   if (at::in_parallel_region()) {
     return nullptr;  // a worker's share of an op that another thread runs
   }
+  t.is_compilation = is_compilation(name);
   ++t.work.ops;
   t.op_depth = t.depth;
   t.region_in_op = 0;
@@ -366,8 +373,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   t.op_depth = 0;
   listen_again(t);
-  if (!open_now.load(std::memory_order_relaxed)) {
-    return;  // it outlasted the window
+  if (t.is_compilation || !open_now.load(std::memory_order_relaxed)) {
+    return;  // no op, or it outlasted the window
   }
   const int64_t ns = now_ns() - t.op_start - t.region_in_op;
   int64_t gap = t.gap;
@@ -507,11 +514,17 @@ void op_meter_leave(int64_t key) {
 void op_meter_quiet(int32_t change) {
   Thread& t = self;
   if (t.quiet == 0) {
+    // A graph can be compiled inside an op. What is counted for it needs events.
+    listen_again(t);
     t.quiet_start = now_ns();
   }
   t.quiet += change;
   if (t.quiet == 0) {
-    t.round_start += now_ns() - t.quiet_start;
+    const int64_t ns = now_ns() - t.quiet_start;
+    t.round_start += ns;
+    t.region_start += ns;
+    t.op_start += ns;
+    t.inner = 0;
   }
 }
 

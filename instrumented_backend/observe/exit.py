@@ -2,9 +2,11 @@
 
 import atexit
 import ctypes
+import fcntl
 import multiprocessing
 import multiprocessing.util
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -12,8 +14,56 @@ from types import FrameType
 
 # After the program's own finalizers, which have higher priorities (the default is 0).
 _FINALIZE_LAST = -1000
+_PENDING_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # How long one ending waits for the report that another has begun.
 _REPORT_S = 20.0
+
+
+class _Pipe:
+    """A pipe that the program knows nothing of.
+
+    It may close both ends, as daemons close what they don't know, and open its own files under
+    their numbers. Ours are high: the system gives the lowest that is free.
+    """
+
+    def __init__(self) -> None:
+        soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+        lowest = 3 * min(soft if soft != resource.RLIM_INFINITY else 1024, 1024) // 4
+        ends = os.pipe()
+        try:
+            self.reader, self.writer = (
+                fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, lowest) for end in ends
+            )
+        finally:
+            for end in ends:
+                os.close(end)
+        os.set_blocking(self.writer, False)
+        self._identity = self._identity_of(self.writer)
+
+    @staticmethod
+    def _identity_of(end: int) -> tuple[int, int] | None:
+        try:
+            status = os.fstat(end)
+        except OSError:
+            return None  # closed
+        return status.st_dev, status.st_ino
+
+    def read(self) -> bytes:
+        """Nothing once it is closed."""
+        is_there = self._identity_of(self.reader) == self._identity
+        return os.read(self.reader, 64) if is_there else b""
+
+    def write(self, data: bytes) -> bool:
+        """Whether it was still there."""
+        if self._identity_of(self.writer) != self._identity:
+            return False
+        os.write(self.writer, data)
+        return True
+
+    def close(self) -> None:
+        for end in (self.reader, self.writer):
+            if self._identity_of(end) == self._identity:
+                os.close(end)
 
 
 class ExitHooks:
@@ -35,7 +85,7 @@ class ExitHooks:
         self._installed = False
         self._begun = False
         self._reported = threading.Event()
-        self._watching_pipe: tuple[int, int] | None = None
+        self._pipe: _Pipe | None = None
         self._forking = threading.local()
         os.register_at_fork(
             before=self._before_fork,
@@ -76,33 +126,42 @@ class ExitHooks:
         return first
 
     def _watch_sigterm(self) -> None:
-        reader, writer = os.pipe()
-        os.set_blocking(writer, False)
-        previous = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        self._pipe = pipe = _Pipe()
+        previous = signal.set_wakeup_fd(pipe.writer, warn_on_full_buffer=False)
         if previous != -1:
             signal.set_wakeup_fd(previous)  # an event loop's; then only the handler below wakes us
-        self._watching_pipe = reader, writer
         threading.Thread(
-            target=self._die_of_sigterm, args=(reader,), name="instrumented-sigterm", daemon=True
+            target=self._watch, args=(pipe,), name="instrumented-sigterm", daemon=True
         ).start()
         signal.signal(signal.SIGTERM, self._handle_sigterm)
 
     def _handle_sigterm(self, signum: int, frame: FrameType | None) -> None:
-        assert self._watching_pipe is not None
-        os.write(self._watching_pipe[1], bytes([signum]))
+        assert self._pipe is not None
+        if not self._pipe.write(bytes([signum])):
+            threading.Thread(target=self._die_of_sigterm, daemon=True).start()
 
-    def _die_of_sigterm(self, reader: int) -> None:
-        while True:
-            signals = os.read(reader, 64)
-            if not signals:
-                return  # the pipe was closed: this is a forked child
+    def _watch(self, pipe: _Pipe) -> None:
+        while signals := pipe.read():
             # Other signals come through the pipe too, and the program may have its own handler
             # for SIGTERM by now.
             if (
                 signal.SIGTERM in signals
                 and signal.getsignal(signal.SIGTERM) == self._handle_sigterm
             ):
-                break
+                self._die_of_sigterm()
+        # The program has closed it. Python would complain of that at each signal, and is told in
+        # the main thread only.
+        self._forget = _PENDING_CALL(lambda _: self._forget_wakeup(pipe))
+        ctypes.pythonapi.Py_AddPendingCall(self._forget, None)
+
+    @staticmethod
+    def _forget_wakeup(pipe: _Pipe) -> int:
+        wakeup = signal.set_wakeup_fd(-1)
+        if wakeup not in (pipe.writer, -1):
+            signal.set_wakeup_fd(wakeup)  # not ours
+        return 0
+
+    def _die_of_sigterm(self) -> None:
         try:
             if self._begin():
                 self._on_exit()  # whoever waits for it dies of the signal, too
@@ -118,7 +177,7 @@ class ExitHooks:
     # A child between fork and the hook below would write its SIGTERM into our pipe.
 
     def _before_fork(self) -> None:
-        if self._watching_pipe is not None:
+        if self._pipe is not None:
             self._forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 
     def _after_fork_in_parent(self) -> None:
@@ -129,18 +188,16 @@ class ExitHooks:
         self._installed = self._begun = False
         self._reported = threading.Event()
         atexit.unregister(self.run)
-        if self._watching_pipe is not None:
-            reader, writer = self._watching_pipe
-            self._watching_pipe = None
-            wakeup = signal.set_wakeup_fd(-1)
-            if wakeup not in (writer, -1):
-                signal.set_wakeup_fd(wakeup)  # not ours: the child inherits it as without us
-            if signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            os.close(reader)
-            os.close(writer)
-        self._restore_mask()
-        self._on_fork()
+        pipe, self._pipe = self._pipe, None
+        try:
+            if pipe is not None:
+                self._forget_wakeup(pipe)  # the child inherits another's as without us
+                if signal.getsignal(signal.SIGTERM) == self._handle_sigterm:
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                pipe.close()
+        finally:
+            self._restore_mask()
+            self._on_fork()
 
     def _restore_mask(self) -> None:
         mask = self._forking.__dict__.pop("mask", None)
