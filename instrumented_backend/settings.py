@@ -114,7 +114,7 @@ def _folder(text: str) -> Path | None:
         return None
     try:
         # Made absolute now: the program may change its working folder before the files are written.
-        folder = Path(text).absolute()
+        folder = Path(os.path.expanduser(text)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot make this folder: {error.strerror}; {_WANT_FOLDER}") from None

@@ -253,6 +253,14 @@ def current_compile_id() -> Any:
     return CompileContext.current_compile_id()
 
 
+def current_attempt() -> int:
+    """How often Dynamo has started the compilation under way over."""
+    from torch._guards import CompileContext
+
+    context = CompileContext.try_get()
+    return 0 if context is None else int(context.attempt)
+
+
 def is_compiled_autograd(compile_id: Any) -> bool:
     return compile_id is not None and compile_id.compiled_autograd_id is not None
 
@@ -1068,7 +1076,7 @@ def rank() -> int:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(distributed.get_rank())
     text = os.environ.get("RANK", "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def device_names(kinds: Iterable[str]) -> list[str]:

@@ -151,14 +151,14 @@ def bench_one(path: Path, **options: Any) -> BenchRun:
     ("body", "said"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the process died of SIGSEGV"),
-        ("signal.pause()", "no result after 2 s: stopped"),
+        ("signal.pause()", "no result after 5 s: stopped"),
         ("torch.empty(1 << 45)", "out of memory: DefaultCPUAllocator: can't allocate memory"),
     ],
 )
 @pytest.mark.usefixtures("known_peak")
 def test_one_kernel_costs_one_row(cache: Path, tmp_path: Path, body: str, said: str) -> None:
     run = bench_one(
-        with_kernel(cache, tmp_path, body), time_limit_s=2.0, all_configs=body.startswith("torch")
+        with_kernel(cache, tmp_path, body), time_limit_s=5.0, all_configs=body.startswith("torch")
     )
     failed = [record for record in run.kernels if record.error is not None]
     assert [record.kernel.language for record in failed] == ["cpp"]

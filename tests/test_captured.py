@@ -114,6 +114,12 @@ def autocast(x: torch.Tensor) -> torch.Tensor:
         return functional.linear(x, x).float().sum()
 
 
+def convolution_under_autocast(x: torch.Tensor) -> torch.Tensor:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        half = functional.linear(x, torch.eye(8))
+        return functional.conv1d(half, torch.ones(3, 2, 3)).float().sum()
+
+
 def factories(x: torch.Tensor) -> torch.Tensor:
     made = torch.randn(8) + torch.arange(8) + torch.zeros(8, device=x.device)
     return (x + torch.rand_like(x) + made).sum()
@@ -128,6 +134,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "multi-head attention": lambda x: attention(x, x, x, need_weights=False)[0].sum(),
     "indexing": indexed,
     "autocast": autocast,
+    "convolution under autocast": convolution_under_autocast,
     "factories": factories,
     "already contiguous": lambda x: x.contiguous().transpose(0, 1).contiguous().sum(),
     "sizes": lambda x: x.view(x.shape[0] * x.shape[1], -1).sum() * x.numel(),
@@ -154,6 +161,7 @@ def test_functions(harness: Harness, name: str, requires_grad: bool) -> None:
     truth = harness.compare(FUNCTIONS[name], step)
     assert harness.forward() == truth.inside.total() > 0, truth.inside
     assert harness.backward() == truth.backward, truth.nodes
+    assert not any(ops.estimated for ops in harness.graphs)
 
 
 def changed(h: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:

@@ -129,6 +129,14 @@ def test_lines_share_an_ops_count_by_weight() -> None:
     assert sum(row.share_pct for row in found.missing) == pytest.approx(100)
 
 
+def test_a_line_that_was_met_is_not_met_0_times() -> None:
+    here, there = Line("a.py", 1, "f"), Line("a.py", 2, "f")
+    seen = observed(sums(n=2), Sums(), EagerOps("aten::add", 2, 0, 2, 1000))
+    # The first op stands for itself, the second, sampled by chance, for four.
+    seen.lines["aten::add", 2, 0] = {here: [1.0, 900.0], there: [4.0, 400.0]}
+    assert [row.count for row in estimate(seen, {KEY: 2}).missing] == [1, 2]
+
+
 @pytest.mark.parametrize("time_ns", [701.0521475786843, 773.4676639321585])
 def test_the_share_of_a_lone_op_is_exactly_100(time_ns: float) -> None:
     assert 100 * time_ns / time_ns != 100, "or this time shows nothing"

@@ -5,6 +5,7 @@ That exit code, stdout and files are Inductor's is tested in `test_hostile.py`, 
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from conftest import RunProgram
@@ -223,6 +224,18 @@ def test_only_rank_0_prints(run_forked: RunProgram) -> None:
     done = run_forked(COMPILED, env={"RANK": "1"})
     assert done.stderr == ""
     assert done.report["run"]["rank"] == 1
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+def test_a_stderr_of_another_encoding(
+    run_forked: RunProgram, tmp_path: Path, encoding: str
+) -> None:
+    log = tmp_path / "log.txt"
+    run_forked(f"""{COMPILED}
+    sys.stderr = open("{log}", "w", encoding="{encoding}")
+    """)
+    said = log.read_text(encoding=encoding)
+    assert said.startswith("instrumented: 1 graph, ") and "next: " in said
 
 
 @pytest.mark.parametrize("tables", ["none", "summary", "all"])

@@ -96,6 +96,42 @@ def test_a_recompile_and_a_second_compile(fresh: None) -> None:
     assert first.reason is not None and "expected 8, actual 9" in first.reason
 
 
+def test_graphs_that_dynamo_threw_away_are_none(fresh: None) -> None:
+    """A float that changes: Dynamo starts over after the backend has compiled."""
+
+    def scaled(x: torch.Tensor, n: float) -> tuple[torch.Tensor, float]:
+        return x * 2 + 1, float(n) + 1.5
+
+    before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    compiled = torch.compile(scaled, backend="instrumented")
+    for n in (0.25, 0.5):
+        compiled(torch.ones(4), n)
+    report = instrumented_backend.report()
+    assert len(report.graphs) == 2
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before + 2
+    assert [(graph.compile_id, graph.calls) for graph in report.graphs] == [("0/0", 1), ("0/1", 1)]
+    assert all(graph.compile_s["dynamo_s"] for graph in report.graphs)
+    assert report.ops.captured["estimated"] == []
+    assert sum(report.caches["graphs"].values()) == 2
+
+
+def test_a_graph_that_inductor_refuses_is_none(fresh: None) -> None:
+    def masked(x: torch.Tensor, mask: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+        x = x * 1
+        x[mask] = value
+        return x
+
+    compiled = torch.compile(masked, backend="instrumented", dynamic=False)
+    mask = torch.tensor([[True, False], [False, True]])
+    arguments = torch.randn(2, 2, 8, requires_grad=True), mask, torch.randn(8, requires_grad=True)
+    assert torch.equal(compiled(*arguments), masked(*arguments))
+    report = instrumented_backend.report()
+    assert report.graphs == [] and report.summary["skipped_functions"] == 1
+    (broken,) = report.breaks
+    assert "Inductor failed with" in broken.reason
+    assert broken.file == __file__ and broken.line == masked.__code__.co_firstlineno
+
+
 def test_what_is_torchs_own_has_its_name(fresh: None) -> None:
     """Dynamo compiles a function of its own, ``inner``, that calls it."""
     model = torch.nn.Sequential(torch.nn.ReLU())

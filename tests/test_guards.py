@@ -28,6 +28,7 @@ LOCALS: dict[str, Any] = {
     "y": torch.ones(2),
     "s": "b" * 100,
     "xs": [1, 2],
+    "kwargs": {"a": 1, "b": 2},
     "self": MODULE,
     "z": torch.ones(7, 3),
     "none": None,
@@ -100,6 +101,7 @@ LOCALS: dict[str, Any] = {
             ("training", "self.drop.training (train() and eval())", "True", "False"),
         ),
         ("len(xs) == 1", ("length", "length of xs", "1", "2")),
+        ("len(kwargs) == 1", ("keys", "length of kwargs", "1", "2")),
         ("z.size()[0] == 4", ("shape", "size of z in dimension 0", "4", "7")),
         (
             "___check_type_id(xs, 94556516164656), type=<class 'tuple'>",

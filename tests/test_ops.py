@@ -171,6 +171,64 @@ def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
     assert (rows["CubedBackward"], rows["aten::add"]) == (6, 5)
 
 
+def test_compilations_inside_an_op_take_none_of_its_time(run_forked: RunProgram) -> None:
+    """Reentrant checkpointing calls the function in an autograd function's forward and backward."""
+    done = run_forked(
+        """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(3))
+        compiled = torch.compile(lambda x: x.sin().cos() * 3, backend="instrumented")
+
+        def block(x):
+            for _ in range(5):  # inside an op, these are not listened to from the third on
+                x = x * 2
+            return compiled(x)
+
+        x = torch.ones(8, 8, requires_grad=True)
+        checkpoint(block, x, use_reentrant=True).sum().backward()
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    ops = done.report["ops"]
+    compiled_s = sum(
+        record["total_s"]
+        for record in done.report["compile"]["compilations"]
+        if not record["compile_id"].startswith("0/")
+    )
+    times_s = {record["op"]: record["time_us"] / 1e6 for record in ops["eager"]}
+    took_s = times_s["CheckpointFunction"] + times_s["CheckpointFunctionBackward"]
+    # Of what Dynamo does before it tells that it compiles, a hundredth of the whole is left in it.
+    assert 0 < took_s < compiled_s / 10
+    forward = {graph["compile_id"]: graph["forward_ops"] for graph in done.report["graphs"]}
+    assert forward == {"0/0": 1, "1/0": 3, "1/1": 3}
+
+
+def test_a_profilers_compilations_are_no_ops(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import torch
+        compiled = torch.compile(
+            lambda x: (x.sin() + 1).sum(), backend="instrumented", dynamic=False
+        )
+        x = [torch.ones(n, requires_grad=True) for n in (3, 4)]
+        compiled(x[0]).backward()
+        with torch.profiler.profile():
+            compiled(x[1]).backward()
+            torch.ones(4).mul(2)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    eager = {record["op"]: record["count"] for record in done.report["ops"]["eager"]}
+    assert eager == {
+        "aten::ones": 1,  # the others were before the first compilation
+        "aten::ones_like": 2,
+        "torch::autograd::AccumulateGrad": 2,
+        "aten::mul": 1,
+    }
+
+
 def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
     """The first op on a line is always sampled, and while Python has an error that is not to be."""
     done = run_forked(

@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 import torch
 
 from instrumented_backend.observe.reasons import (
@@ -80,6 +81,44 @@ def test_the_users_line_is_the_innermost_outside_torch() -> None:
     assert [frame.line for frame in found.stack] == [19, 17, 505]
 
 
+def test_what_inductor_refuses_is_inductors() -> None:
+    found = break_reason(
+        payload(
+            '  File "/home/me/train.py", line 9, in <module>\n    compiled(x)\n',
+            "Backend compiler exception\n"
+            "  Explanation: Backend compiler `instrumented` failed with aten.nonzero.default. "
+            "Adding a graph break.\n"
+            "  Hint: Report an issue to the backend compiler repo.\n",
+        )
+    )
+    assert found.frame == Frame("/home/me/model.py", 17, "")  # not the caller's line
+    assert found.hint is None
+    assert found.reason == (
+        "Backend compiler exception: Inductor failed with aten.nonzero.default. "
+        "Adding a graph break."
+    )
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["torch's own", "the program's"])
+def test_a_break_that_torchs_own_code_asks_for(own: bool) -> None:
+    stack = '  File "/home/me/model.py", line 17, in step\n    optimizer.step()\n'
+    if own:
+        stack += (
+            f'  File "{TORCH}/optim/optimizer.py", line 79, in _use_grad\n'
+            "    torch._dynamo.graph_break()\n"
+        )
+    hint = break_reason(
+        payload(
+            stack,
+            "Call to `torch._dynamo.graph_break()`\n"
+            "  Explanation: User-inserted graph break. Message: None\n"
+            "  Hint: Remove the `torch._dynamo.graph_break()` call.\n",
+        )
+    ).hint
+    expected = "nothing in the program to change" if own else "Remove the"
+    assert hint is not None and expected in hint
+
+
 def test_a_break_in_a_package_names_the_users_call() -> None:
     found = break_reason(
         payload(
@@ -95,7 +134,7 @@ def test_what_cannot_be_read_is_kept_as_it_is() -> None:
     found = break_reason("something else altogether")
     assert (found.reason, found.frame) == ("something else altogether", None)
     placed = break_reason(payload(""))
-    assert placed.frame == Frame("/home/me/model.py", 17, "?")
+    assert placed.frame == Frame("/home/me/model.py", 17, "")
 
 
 def test_messages_said_twice() -> None:

@@ -25,6 +25,11 @@ def test_defaults() -> None:
     assert vars(settings.load(empty)) == GOOD_DEFAULTS
 
 
+def test_a_tilde_is_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert settings.load({"INSTRUMENTED_DIR": "~/reports"}).dir == tmp_path / "reports"
+
+
 def test_values(tmp_path: Path) -> None:
     loaded = settings.load(
         {

@@ -92,6 +92,24 @@ def test_the_compile_context() -> None:
     assert torch_compat.current_compile_id() is None
 
 
+def test_how_often_a_compilation_started_over() -> None:
+    attempts: list[int] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        attempts.append(torch_compat.current_attempt())
+        return gm
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()  # only when it is met again, the graph before it is made
+        return x * 2
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=backend)(torch.ones(2))
+    assert attempts == [1, 0]
+    assert torch_compat.current_attempt() == 0
+
+
 def test_compiled_functions_come_under_one_guard() -> None:
     """Dynamo takes a guard off what a backend returns; ours must not hide one."""
     inner = lambda x: x  # noqa: E731
@@ -368,6 +386,8 @@ def test_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     assert torch_compat.rank() == 0
     monkeypatch.setenv("RANK", "3")
     assert torch_compat.rank() == 3
+    monkeypatch.setenv("RANK", "²")
+    assert torch_compat.rank() == 0
 
 
 def test_a_kernels_definition_can_be_watched() -> None:

@@ -66,7 +66,7 @@ class BreakLog:
         if not record.count:
             record.hint = found.hint
             if frame is not None:
-                record.function, record.source = frame.function, frame.source
+                record.function, record.source = frame.function or None, frame.source
             if found.called_from is not None:
                 record.called_file = found.called_from.file
                 record.called_line = found.called_from.line

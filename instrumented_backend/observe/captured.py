@@ -18,7 +18,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend import torch_compat
@@ -410,15 +410,29 @@ def _count_call(call: Call, count: Callable[[Callable[[], Any]], int]) -> int | 
     function = torch_compat.tensor_method(call.target) if call.op == "call_method" else call.target
     if function is None:
         return _target_name(call.target)
-    attempts: list[str | None] = ["meta", None] if _is_safe_on_meta(function, call) else [None]
-    for device in attempts:
+    attempts: list[tuple[Call, str | None]] = [(call, None), (_in_one_dtype(call), None)]
+    if _is_safe_on_meta(function, call):
+        attempts.insert(0, (call, "meta"))
+    for attempt, device in attempts:
         try:
             with contextlib.nullcontext() if device else torch_compat.fake_mode():
-                args, kwargs = _make(call, device)
+                args, kwargs = _make(attempt, device)
                 return count(functools.partial(function, *args, **kwargs))
         except Exception:  # any: what the program's own function does on made-up inputs
             continue
     return _target_name(call.target)
+
+
+def _in_one_dtype(call: Call) -> Call:
+    """As under autocast, where an op's floating-point arguments become one dtype inside it."""
+    import torch
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, TensorLike) and value.dtype.is_floating_point:
+            return replace(value, dtype=torch.float32)
+        return value
+
+    return replace(call, args=_map(convert, call.args), kwargs=_map(convert, call.kwargs))
 
 
 def _is_safe_on_meta(function: Callable[..., Any], call: Call) -> bool:

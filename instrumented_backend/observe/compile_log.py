@@ -146,6 +146,7 @@ class CompileLog(logging.Handler):
             outcome = "skipped"
         else:
             outcome = "failed"
+        graphs = _kept(graphs, outcome)
         place: Place = under_way.wrapped or (function, file, line)
         for graph in graphs:
             graph.record.function = place[0] or graph.record.function
@@ -291,6 +292,14 @@ class CompileLog(logging.Handler):
         }
         record.total_s = (record.total_s or 0.0) + (span.total_s or 0.0)
         self.totals.add_run_time(seconds)
+
+
+def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
+    """Those of the attempt that a compilation ended with, if it came to something."""
+    last = max((graph.attempt for graph in graphs), default=0)
+    for graph in graphs:
+        graph.discarded = outcome != "compiled" or graph.attempt < last
+    return [graph for graph in graphs if not graph.discarded]
 
 
 def _failed_guards(payload: str) -> list[FailedGuard]:

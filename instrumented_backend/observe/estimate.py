@@ -136,7 +136,7 @@ def _add_eager(result: Estimate, observed: Observed, factors: _Factors) -> None:
             line.file,
             line.line,
             line.function,
-            round(count),
+            max(1, round(count)),  # a line that was met, by samples of more than one op each
             time_ns / 1e3,
             100 * (time_ns / total_ns),
         )

@@ -53,6 +53,8 @@ class ObservedGraph:
         self.inductor_counts: Counts = {}  # moved while Inductor compiled its graphs
         self.aot_counts: Counts = {}  # moved by AOTAutograd around that, or by a cache hit
         self.compiled_before_reset = False
+        self.attempt = 0  # of the compilation, which Dynamo may start over
+        self.discarded = False  # by Dynamo: what it handed over next, or nothing, took its place
 
     def describe(
         self, gm: "torch.fx.GraphModule", name: str | None, config: dict[str, Any]
@@ -63,6 +65,7 @@ class ObservedGraph:
         record.config = {option: str(value) for option, value in config.items()}
         compile_id = torch_compat.current_compile_id()
         record.compile_id = str(compile_id)
+        self.attempt = torch_compat.current_attempt()
         if torch_compat.is_compiled_autograd(compile_id):
             record.direction = "backward"
         record.ops = count_ops(gm)

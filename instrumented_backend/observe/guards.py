@@ -145,7 +145,8 @@ def _type(match: re.Match[str], scope: Scope | None) -> _Found:
 def _length(match: re.Match[str], scope: Scope | None) -> _Found:
     found, value = _look_up(match["name"], scope)
     new = str(len(value)) if found and hasattr(value, "__len__") else None
-    return "length", f"length of {_name(match['name'])}", match["old"], new
+    kind = "keys" if found and isinstance(value, dict) else "length"
+    return kind, f"length of {_name(match['name'])}", match["old"], new
 
 
 def _object(match: re.Match[str], scope: Scope | None) -> _Found:
@@ -297,6 +298,7 @@ _CURES = {
     "none": "one graph each is usual; else pass a tensor every time",
     "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
     "attribute": "keep it constant, or make it a tensor (in a module: a buffer)",
+    "keys": "pass the same keys (as keyword arguments: the same names) in every call",
     "length": "stack the items into one tensor, or pad to one length",
     "type": "call with one type",
     "object": "one graph for each object is usual; else pass the same one every time",

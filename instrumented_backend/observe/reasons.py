@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+from instrumented_backend import torch_compat
 from instrumented_backend.observe.user_code import is_installed, is_internal
 
 _EXPLANATION = "  Explanation: "
@@ -20,7 +21,10 @@ _IDLE_HINTS = (
     "Please report an issue",
     "It may be possible to write Dynamo tracing rules",
     "If it is a Python builtin, please file an issue",
+    "Report an issue to the backend compiler repo",
 )
+_TORCHS_OWN = "torch's own code asks for it there: nothing in the program to change"
+_REFUSED = f"Backend compiler `{torch_compat.BACKEND_NAME}` failed"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")
@@ -30,7 +34,7 @@ MAX_LENGTH = 300
 
 @dataclass(frozen=True)
 class Frame:
-    """One line of a stack; ``source`` is its text."""
+    """One line of a stack; ``source`` is its text, ``function`` empty where it is not told."""
 
     file: str
     line: int
@@ -67,7 +71,10 @@ def sentence(message: str) -> str:
             text = f"{above.strip()}: {line.removeprefix(_EXPLANATION).strip()}"
             break
     # An object's address would make two causes out of one.
-    return _ADDRESS.sub("", text)[:MAX_LENGTH]
+    text = _ADDRESS.sub("", text)
+    # It would refuse the graph without us, too.
+    text = text.replace(_REFUSED, "Inductor failed")
+    return text[:MAX_LENGTH]
 
 
 def first_hint(message: str) -> str | None:
@@ -120,9 +127,12 @@ def break_reason(payload: str) -> BreakReason:
     reason, hint = sentence(message), first_hint(message)
     found = frames(stack.partition("\nTraceback (most recent call last):")[0])
     frame = users_frame(found)
+    if hint is not None and "graph_break()" in hint and found and is_internal(found[-1].file):
+        hint = _TORCHS_OWN
     place = _PLACE.search(head)
-    if frame is None and place is not None:
-        frame = Frame(place["file"], int(place["line"]), "?")
+    # Where Inductor refuses a graph, the stack ends with the caller of its function.
+    if place is not None and (frame is None or _REFUSED in message):
+        frame = Frame(place["file"], int(place["line"]), "")
     called_from = None
     if frame is not None and is_installed(frame.file):
         own = [one for one in found if not is_internal(one.file) and not is_installed(one.file)]

@@ -55,10 +55,13 @@ def assemble(
     notes: list[str],
 ) -> Report:
     """The report of this moment; ``not_observed`` says why there are no ops in it."""
+    known = [(graph, _graph_record(graph)) for graph in graphs]
     shown = [
         (graph, record)
-        for graph, record in ((graph, _graph_record(graph)) for graph in graphs)
-        if not graph.compiled_before_reset or record.calls or record.backward_calls
+        for graph, record in known
+        if not (graph.compiled_before_reset or graph.discarded)
+        or record.calls
+        or record.backward_calls
     ]
     records = [record for _, record in shown]
     ops, found = _ops(records, observed, not_observed)
@@ -71,9 +74,10 @@ def assemble(
         add_times(kernels, ops.device, {record.graph: record for record in records})
     total: Counts = {}
     outside = dict(outside)
-    for graph, _ in shown:
+    listed = {id(graph) for graph, _ in shown}
+    for graph, _ in known:
         kept, cold_only = graph.counts()
-        add(total, kept)
+        add(total if id(graph) in listed else outside, kept)
         add(outside, cold_only)
     unsupported = {
         name: count

@@ -21,9 +21,25 @@ def deliver(report: Report, settings: Settings) -> None:
             report.notes.append(f"lost: report files: {error}")
     # Python's own ``print`` takes a stderr that is None for stdout.
     if report.run["rank"] == 0 and settings.tables and sys.stderr is not None:
-        text = render(report, settings.tables)
+        _print(render(report, settings.tables))
+
+
+def _print(text: str) -> None:
+    try:
         try:
             print(text, file=sys.stderr, flush=True)
-        except (OSError, ValueError):
-            # stderr is closed, or a broken pipe: there is nowhere left to say it.
-            return
+        except UnicodeEncodeError:
+            # Python's own stderr shows as escapes what it has no characters for; this is another.
+            print(_in_ascii(text), file=sys.stderr, flush=True)
+    except (OSError, ValueError):
+        return  # stderr is closed, or a broken pipe: there is nowhere left to say it
+
+
+def _in_ascii(text: str) -> str:
+    """``text`` in characters that every stream has."""
+    for character, plain in _PLAIN.items():
+        text = text.replace(character, plain)
+    return text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+_PLAIN = {"·": "-", "µ": "u", "±": "+-", "→": "->"}
