@@ -93,6 +93,7 @@ print(step(ones).tolist())
 step(ones)
 time.sleep(0.3)  # the thread that waits for SIGTERM waits
 os.closerange(3, 4096)
+time.sleep(1)  # Python complains of signals until the main thread has taken its number back
 mine = [os.open(f"mine{i}", os.O_RDWR | os.O_CREAT) for i in range(12)]
 signal.signal(signal.SIGUSR1, lambda *_: print("USR1"))
 for _ in range(3):
