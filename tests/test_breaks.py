@@ -249,6 +249,7 @@ def test_what_raises_is_not_said_to_run_eagerly(run_forked: RunProgram) -> None:
     done = run_forked(
         """
         import torch
+        from torch._dynamo.exc import FailOnRecompileLimitHit, Unsupported
         torch._dynamo.config.recompile_limit = 2
 
         def breaks(x):
@@ -267,7 +268,7 @@ def test_what_raises_is_not_said_to_run_eagerly(run_forked: RunProgram) -> None:
             try:
                 for size in sizes:
                     function(torch.eye(size))
-            except Exception as error:
+            except (FailOnRecompileLimitHit, Unsupported) as error:
                 print(type(error).__name__)
         """,
         env={"INSTRUMENTED_TABLES": "breaks,recompiles"},
