@@ -6,7 +6,7 @@
 
 Each model trains for some steps, with an empty cache and again with a full one. The oracles:
 
-- ops: Dynamo's own graphs run op by op under torch.profiler (`tests/oracle.py`);
+- ops: Dynamo's own graphs run op by op under torch.profiler (`oracles/oracle.py`);
 - calls: PyTorch's own events in a torch.profiler of the same compiled steps; eager ops and op time:
   the outermost events in it outside the regions, which TORCHDYNAMO marks, less what the profiler
   itself adds to both;
@@ -29,10 +29,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
-from proof.child import TESTS
 from proof.figures import FIGURE_HEADERS, Figure, exit_code, measured, table, write_json
-
-sys.path.insert(0, str(TESTS))
 
 MEANINGS = {
     "training": "ops, op time, calls, graphs, kernels, bytes, compile phases, a model each",
@@ -62,8 +59,8 @@ def main(
 ) -> None:
     """Compare the report's figures with their oracles; exit code 1 if one is off."""
     os.environ |= {"INSTRUMENTED_TABLES": "none", "INSTRUMENTED_OPS": "always"}
-    import architectures
     import torch
+    from oracles import architectures
 
     unknown = set(model) - set(architectures.ALL_ARCHITECTURES)
     if unknown:

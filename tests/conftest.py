@@ -1,24 +1,23 @@
 """Child programs, shared caches, and a clean slate for tests that compile in this process."""
 
-import json
 import os
-import re
 import shutil
-import signal
 import subprocess
 import sys
-import textwrap
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+import surroundings
 from filelock import FileLock
+from paths import TESTS
+from programs import NO_GPU, Finished, Forker, RunProgram, prepare, read_reports
 
 from instrumented_backend.observe import native
 
+surroundings.forget_variables()
+surroundings.let_children_be_interrupted()
 # Before the package is imported: nothing of the test run itself is to be printed.
 os.environ["INSTRUMENTED_TABLES"] = "none"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
@@ -60,62 +59,18 @@ def cold_cache(isa_checks: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(isa_checks, tmp_path / "cache"))
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked ``slow`` run where ``-m`` asks for one of their marks.
-
-    Those marked ``gpu`` are skipped where there is none, however pytest was called.
-    """
-    asked = set(re.findall(r"\w+", config.option.markexpr)) & {"slow", "dropin"}
-    kept, slow = [], []
-    for item in items:
-        marks = {mark.name for mark in item.iter_markers()}
-        (slow if "slow" in marks and not marks & asked else kept).append(item)
-    config.hook.pytest_deselected(items=slow)
-    items[:] = kept
-    if any(item.get_closest_marker("gpu") for item in items):
+@pytest.hookimpl(tryfirst=True)  # before -m looks at the marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What is in the folder ``gpu`` needs one."""
+    for_gpu = [item for item in items if item.path.is_relative_to(TESTS / "gpu")]
+    for item in for_gpu:
+        item.add_marker("gpu")
+    if for_gpu:
         import torch
 
         if not torch.cuda.is_available():
-            for item in items:
-                if item.get_closest_marker("gpu"):
-                    item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
-
-
-@dataclass
-class Finished:
-    """How a child program ended."""
-
-    returncode: int
-    stdout: str
-    stderr: str
-    reports: list[dict[str, Any]]
-
-    @property
-    def report(self) -> dict[str, Any]:
-        assert len(self.reports) == 1, (self.reports, self.stderr)
-        return self.reports[0]
-
-
-RunProgram = Callable[..., Finished]
-
-
-def prepare(folder: Path, source: str, env: dict[str, str | None]) -> tuple[Path, Path, dict]:
-    """Write a program: its path, that of its own report folder, its environment."""
-    number = len(list(folder.glob("program*.py")))
-    script = folder / f"program{number}.py"
-    script.write_text(textwrap.dedent(source))
-    reports = folder / f"reports{number}"
-    variables = {
-        **os.environ,
-        "INSTRUMENTED_TABLES": "summary",
-        "INSTRUMENTED_DIR": str(reports),
-        **env,
-    }
-    return script, reports, {name: value for name, value in variables.items() if value is not None}
-
-
-def read_reports(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("report.*.json"))]
+            for item in for_gpu:
+                item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
 @pytest.fixture
@@ -158,39 +113,6 @@ def run_program(tmp_path: Path) -> RunProgram:
         return Finished(process.returncode, stdout, stderr, read_reports(reports))
 
     return run
-
-
-# A process that has used CUDA cannot be forked.
-NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
-
-
-class Forker:
-    """`forker.py`, at work for all tests of this process."""
-
-    def __init__(self) -> None:
-        self._server = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("forker.py"))],
-            env={**os.environ, **NO_GPU},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-
-    def run(self, request: dict[str, Any], timeout: float) -> int:
-        """The exit code; a program that takes longer is killed, and its code is -SIGKILL."""
-        assert self._server.stdin is not None and self._server.stdout is not None
-        print(json.dumps(request), file=self._server.stdin, flush=True)
-        killer = threading.Timer(
-            timeout, os.kill, (int(self._server.stdout.readline()), signal.SIGKILL)
-        )
-        killer.start()
-        try:
-            return int(self._server.stdout.readline())
-        finally:
-            killer.cancel()
-
-    def close(self) -> None:
-        self._server.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,6 @@ from typing import Any
 import click
 
 BENCHMARKS = Path(__file__).parents[1]
-TESTS = BENCHMARKS.parent / "tests"  # which has the architectures and an oracle
 
 
 def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any:
@@ -24,9 +23,7 @@ def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any
     ClickException where the process fails.
     """
     request = json.dumps([function.__module__, function.__qualname__, arguments])
-    path = os.pathsep.join(
-        part for part in (str(BENCHMARKS), str(TESTS), os.environ.get("PYTHONPATH")) if part
-    )
+    path = os.pathsep.join(part for part in (str(BENCHMARKS), os.environ.get("PYTHONPATH")) if part)
     environment = {**os.environ, "INSTRUMENTED_TABLES": "none", **variables, "PYTHONPATH": path}
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder) / "answer.json"

@@ -20,9 +20,9 @@ class Training:
 
 
 def training(name: str, device: str) -> Training:
-    """One of `tests/architectures.py`, with random weights from a fixed seed."""
-    import architectures
+    """One of `oracles/architectures.py`, with random weights from a fixed seed."""
     import torch
+    from oracles import architectures
 
     torch.manual_seed(0)
     model, inputs = architectures.ALL_ARCHITECTURES[name]()

@@ -32,8 +32,8 @@ def measure(name: str, device: str) -> Iterator[Figure]:
 
 
 def _measure(name: str, device: str) -> Iterator[Figure]:
-    import oracle
     import torch
+    from oracles import oracle
     from torch._inductor.utils import fresh_cache
 
     import instrumented_backend
@@ -113,8 +113,8 @@ class Events:
 
 def profile(run: Callable[[], Any]) -> Events:
     """On CUDA without the kernels: to note each launch would take up more of an op's time."""
-    import oracle
     import torch
+    from oracles import oracle
 
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
         run()

@@ -6,9 +6,9 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from proof.child import TESTS
 from proof.figures import Figure
 
+DATA = Path(__file__).parents[2] / "tests" / "data"
 RECORDED = ("h100_eager_step", "h100_inductor_step")
 _KERNELS = ("kernel",)
 _ALL = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -19,7 +19,7 @@ def recorded() -> list[Figure]:
     return [
         row
         for name in RECORDED
-        for row in of_trace(TESTS / "data" / f"{name}.json.gz", name.replace("_", " "))
+        for row in of_trace(DATA / f"{name}.json.gz", name.replace("_", " "))
     ]
 
 

@@ -1,0 +1,536 @@
+"""The op meter in whole programs: known ops, known lines."""
+
+import json
+import os
+import shutil
+import textwrap
+from typing import Any
+
+import pytest
+from programs import Finished, RunProgram
+
+# Four ops between the graphs: two of one kind on lines of their own, and a composite, which is one.
+KNOWN = """
+    import sys, torch
+    import torch.nn.functional as F
+    import instrumented_backend
+    @torch.compile(backend="instrumented")
+    def first(x): return x.sin() * 2
+    @torch.compile(backend="instrumented")
+    def second(x): return x.cos() + 1
+    def step(x):
+        y = first(x)
+        y = y.add(1)  # line 11
+        y = F.layer_norm(y, (64,))  # line 12
+        y = y.mul(2).add(3)  # line 13
+        return second(y)
+    x = torch.randn(64)
+    for _ in range(STEPS):
+        step(x)
+"""
+LINES = {("aten::add", 11), ("aten::layer_norm", 12), ("aten::mul", 13), ("aten::add", 13)}
+
+
+def ops_of(done: Finished) -> dict[str, Any]:
+    notes = [note for note in done.report["notes"] if note.startswith("lost")]
+    assert not notes
+    ops: dict[str, Any] = done.report["ops"]
+    return ops
+
+
+@pytest.mark.parametrize("steps", [5, 1000])
+def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
+    done = run_forked(KNOWN.replace("STEPS", str(steps)), env={"INSTRUMENTED_OPS": "always"})
+    ops, summary = ops_of(done), done.report["summary"]
+    assert ops["status"] == "exact" and ops["observed_pct"] == 100
+    # Two ops in each graph, four between them.
+    assert (summary["captured_ops"], summary["total_ops"]) == (4 * steps, 8 * steps)
+    rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
+    assert rows == dict.fromkeys(LINES, steps)
+    assert {row["function"] for row in ops["missing"]} == {"step"}
+    assert {os.path.basename(row["file"]) for row in ops["missing"]} == {"program0.py"}
+    assert {row["op"]: row["count"] for row in ops["eager"]} == {
+        "aten::add": 2 * steps,
+        "aten::layer_norm": steps,
+        "aten::mul": steps,
+    }
+
+
+def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> None:
+    """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
+    run_forked(KNOWN.replace("STEPS", "1"))
+    done = run_forked(
+        KNOWN.replace("STEPS", "5"),
+        env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},
+    )
+    assert ops_of(done)["status"] == "exact"
+    assert done.report["summary"]["total_ops"] == 8 * 5
+
+
+@pytest.mark.parametrize("steps", [5, 1000])
+def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
+    done = run_forked(KNOWN.replace("STEPS", str(steps)))
+    ops, summary = ops_of(done), done.report["summary"]
+    assert ops["status"] == ("exact" if steps == 5 else "sampled")
+    assert (ops["observed_pct"] == 100) == (steps == 5)
+    assert summary["captured_ops"] == 4 * steps
+    assert summary["total_ops"] == pytest.approx(8 * steps, rel=0.02)
+    rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
+    assert rows == {line: pytest.approx(steps, rel=0.02) for line in LINES}
+    word = "exact" if steps == 5 else "sampled"
+    assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
+
+
+# Six events inside the region and four inside an op, of which the meter has no need.
+CROWDED = """
+    import collections, json, sys, torch
+    from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile
+    from instrumented_backend import backend
+    meter = backend._session.ops
+    class Cubed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+        @staticmethod
+        def backward(ctx, grad):
+            for _ in range(4):
+                grad = grad.mul(0.5)
+            if grad.isnan().any():
+                raise ValueError("nan")
+            return grad
+    @torch.compile(backend="instrumented")
+    def products(x):
+        for _ in range(6):
+            x = x @ x
+        return x
+    x = torch.eye(4, requires_grad=True)
+    def step(factor=1.0):
+        products(x.detach())
+        (Cubed.apply(x) * factor).sum().backward()
+        x.grad = None
+    def seen():
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            step()
+        return [event.name for event in profiler.events()]
+    for _ in range(3):
+        step()
+"""
+
+
+def test_others_see_the_events_inside_ops_and_regions(run_forked: RunProgram) -> None:
+    """While it is alone, the meter has PyTorch make none of them."""
+    program = (
+        CROWDED
+        + """
+    def silences():
+        return 0 if meter._lib is None else meter._work().silences
+    before = silences()
+    step()
+    alone = silences() - before
+    step()
+    counts = collections.Counter(seen())
+    observer = ExecutionTraceObserver().register_callback(sys.argv[0] + ".json")
+    observer.start()
+    step()
+    observer.stop()
+    observer.unregister_callback()
+    nodes = json.load(open(sys.argv[0] + ".json"))["nodes"]
+    traced = collections.Counter(node["name"] for node in nodes)
+    both = silences() - before - 2 * alone
+    after = collections.Counter(seen())
+    print(json.dumps([alone, both, [sorted(c.items()) for c in (counts, traced, after)]]))
+"""
+    )
+    always = run_forked(program, env={"INSTRUMENTED_OPS": "always"})
+    alone, beside_others, events = json.loads(always.stdout)
+    assert alone >= 2 and beside_others == 0  # the region, the node
+    off = run_forked(program, env={"INSTRUMENTED_OPS": "off"})
+    assert events == json.loads(off.stdout)[2]
+    for found in events:
+        assert dict(found)["aten::mul"] >= 4 and dict(found)["aten::mm"] == 6
+
+
+def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
+    """It ends the op, and what comes after it is seen."""
+    program = (
+        CROWDED
+        + """
+    backend._session.reset()
+    for _ in range(5):
+        try:
+            step(float("nan"))
+        except ValueError as error:
+            print(error)
+        x.detach().add(1)
+    print(len(seen()) > 10)
+"""
+    )
+    done = run_forked(program, env={"INSTRUMENTED_OPS": "always"})
+    assert done.stdout == "nan\n" * 5 + "True\n"
+    rows = {row["op"]: row["count"] for row in ops_of(done)["eager"]}
+    assert (rows["CubedBackward"], rows["aten::add"]) == (6, 5)
+
+
+def test_compilations_inside_an_op_take_none_of_its_time(run_forked: RunProgram) -> None:
+    """Reentrant checkpointing calls the function in an autograd function's forward and backward."""
+    done = run_forked(
+        """
+        import torch
+        from torch.utils.checkpoint import checkpoint
+
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(3))
+        compiled = torch.compile(lambda x: x.sin().cos() * 3, backend="instrumented")
+
+        def block(x):
+            for _ in range(5):  # inside an op, these are not listened to from the third on
+                x = x * 2
+            return compiled(x)
+
+        x = torch.ones(8, 8, requires_grad=True)
+        checkpoint(block, x, use_reentrant=True).sum().backward()
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    ops = done.report["ops"]
+    compiled_s = sum(
+        record["total_s"]
+        for record in done.report["compile"]["compilations"]
+        if not record["compile_id"].startswith("0/")
+    )
+    times_s = {record["op"]: record["time_us"] / 1e6 for record in ops["eager"]}
+    took_s = times_s["CheckpointFunction"] + times_s["CheckpointFunctionBackward"]
+    # Of what Dynamo does before it tells that it compiles, a hundredth of the whole is left in it.
+    assert 0 < took_s < compiled_s / 10
+    forward = {graph["compile_id"]: graph["forward_ops"] for graph in done.report["graphs"]}
+    assert forward == {"0/0": 1, "1/0": 3, "1/1": 3}
+
+
+def test_a_profilers_compilations_are_no_ops(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import torch
+        compiled = torch.compile(
+            lambda x: (x.sin() + 1).sum(), backend="instrumented", dynamic=False
+        )
+        x = [torch.ones(n, requires_grad=True) for n in (3, 4)]
+        compiled(x[0]).backward()
+        with torch.profiler.profile():
+            compiled(x[1]).backward()
+            torch.ones(4).mul(2)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    eager = {record["op"]: record["count"] for record in done.report["ops"]["eager"]}
+    assert eager == {
+        "aten::ones": 1,  # the others were before the first compilation
+        "aten::ones_like": 2,
+        "torch::autograd::AccumulateGrad": 2,
+        "aten::mul": 1,
+    }
+
+
+def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
+    """The first op on a line is always sampled, and while Python has an error that is not to be."""
+    done = run_forked(
+        """
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        class Refuses(TorchDispatchMode):
+            def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+                raise ValueError(function)
+
+        class Fails(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x.clone()
+            @staticmethod
+            def backward(ctx, gradient):
+                raise KeyError("backward")
+
+        torch.compile(lambda x: x.mm(x), backend="instrumented")(torch.ones(2, 2))
+        x = torch.ones(2, 2, requires_grad=True)
+
+        def refused():
+            with Refuses():
+                x.detach()
+
+        def wrong_shapes():
+            x.mm(torch.ones(3, 3))
+
+        for function in (refused, wrong_shapes, lambda: Fails.apply(x).sum().backward()):
+            for _ in range(3):
+                try:
+                    function()
+                except (ValueError, RuntimeError, KeyError) as error:
+                    print(type(error).__name__, str(error)[:20])
+        """,
+        env={"INSTRUMENTED_OPS": "always", "INSTRUMENTED_TABLES": "none"},
+    )
+    assert done.stdout.splitlines() == [
+        *["ValueError aten.detach.default"] * 3,
+        *["RuntimeError mat1 and mat2 shapes"] * 3,
+        *["KeyError 'backward'"] * 3,
+    ]
+    assert done.stderr == ""
+
+
+def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:
+    """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
+    source = KNOWN.replace("STEPS", "2000") + (
+        "    import time\n"
+        "    end = time.monotonic() + 2\n"
+        "    while time.monotonic() < end:\n"
+        "        x.add(1)\n"
+    )
+    done = run_forked(source)
+    ops = ops_of(done)
+    assert ops["status"] == "sampled" and ops["unaccounted_s"] == pytest.approx(2, abs=0.5)
+    assert ops["note"] in done.report["notes"]
+    assert "s of the run are not accounted for" in " ".join(done.stderr.split())
+
+
+def test_graphs_inside_a_graphs_operator(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import torch
+        inner = torch.compile(lambda x: x.mm(x).mm(x).mm(x), backend="instrumented")
+        @torch.library.custom_op("ops::inner", mutates_args=())
+        def operator(x: torch.Tensor) -> torch.Tensor:
+            return inner(x).relu()
+        operator.register_fake(lambda x: torch.empty_like(x))
+        outer = torch.compile(lambda x: operator(x).mm(x), backend="instrumented")
+        x = torch.eye(4)
+        for _ in range(10):
+            outer(x)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    ops, summary = ops_of(done), done.report["summary"]
+    assert summary["graph_calls"] == 20
+    # The operator, whatever it calls, and the product.
+    assert (summary["captured_ops"], summary["total_ops"]) == (20, 20)
+    assert (ops["status"], ops["observed_pct"], ops["note"]) == ("exact", 100, None)
+
+
+def test_the_two_graph_model(run_forked: RunProgram) -> None:
+    """Eight ops, a graph break that runs none, ten steps."""
+    done = run_forked(
+        """
+        import torch
+        first, second = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8)
+        def f(x):
+            x = first(x).relu() * 2 + 1
+            torch._dynamo.graph_break()
+            return (second(x).softmax(-1) * 3).sum()
+        compiled = torch.compile(f, backend="instrumented")
+        x = torch.randn(4, 8)
+        with torch.no_grad():
+            for _ in range(10):
+                compiled(x)
+        """
+    )
+    summary = done.report["summary"]
+    assert (summary["captured_ops"], summary["total_ops"]) == (80, 80)
+    assert (summary["pct_ops"], summary["pct_time"]) == (100, 100)
+    assert "captured 80/80 ops (100.0 %)" in done.stderr
+
+
+TRAINING = """
+    import torch, instrumented_backend
+    layer = torch.nn.Linear(8, 8)
+    compiled = torch.compile(lambda x: layer(x).relu().sum(), backend="instrumented")
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
+    x = torch.randn(4, 8)
+    for _ in range(10):
+        compiled(x).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+
+@pytest.mark.parametrize("lazy", [True, False], ids=["cold", "warm"])
+def test_training(run_forked: RunProgram, lazy: bool) -> None:
+    """The compiler's own ops, in a lazily compiled backward for one, are not the program's."""
+    env = {"INSTRUMENTED_OPS": "always"}
+    if lazy:
+        env["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    done = run_forked(TRAINING, env=env)
+    ops = ops_of(done)
+    # Forward: linear, relu, sum. Backward: the nodes of sum, relu, addmm and the transposition.
+    assert done.report["summary"]["captured_ops"] == 10 * (3 + 4)
+    assert {row["op"]: row["count"] for row in ops["eager"]} == {
+        "aten::ones_like": 10,  # backward()'s own gradient
+        "torch::autograd::AccumulateGrad": 20,
+        "aten::add_": 20,  # SGD, two parameters
+    }
+    places = {row["op"]: (row["line"], row["count"]) for row in ops["missing"]}
+    assert places["aten::add_"] == (9, 20)  # optimizer.step()
+    assert places["torch::autograd::AccumulateGrad"] == (8, 20)  # backward()
+
+
+def test_what_happens_on_other_threads_is_seen(run_forked: RunProgram) -> None:
+    """Threads end while a window is open."""
+    done = run_forked(
+        """
+        import threading, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        compiled(x)
+        def work():
+            for _ in range(50):
+                compiled(x)
+                x.add(1)
+                x.mul(2)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert done.report["summary"]["captured_ops"] == 2 * 201
+    assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200
+
+
+def test_a_fork_while_a_window_is_open(run_forked: RunProgram) -> None:
+    done = run_forked(
+        """
+        import os, sys, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        compiled(x).add(1)
+        child = os.fork()
+        for _ in range(3):
+            compiled(x).add(1)
+        if not child:
+            os._exit(3)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert done.stdout == "3\n"
+    assert done.report["summary"]["total_ops"] == 4 * 2 + 4
+
+
+def test_print_missing(run_forked: RunProgram) -> None:
+    done = run_forked(KNOWN.replace("STEPS", "100"), env={"TORCHDYNAMO_PRINT_MISSING": "1"})
+    printed = [line for line in done.stderr.splitlines() if line.startswith("MISSING ")]
+    assert len(printed) == len(LINES)
+    assert any("aten::layer_norm" in line and "program0.py:12 in step" in line for line in printed)
+
+
+def test_off(run_forked: RunProgram) -> None:
+    done = run_forked(KNOWN.replace("STEPS", "5"), env={"INSTRUMENTED_OPS": "off"})
+    assert done.report["summary"]["captured_ops"] is None
+    assert "captured -/- ops: INSTRUMENTED_OPS=off" in done.stderr
+
+
+def test_without_a_compiler(run_forked: RunProgram, tmp_path: Any) -> None:
+    """Inductor needs one of its own on CPU; this one fails for the op meter alone."""
+    compiler = tmp_path / "g++"
+    compiler.write_text(
+        '#!/bin/sh\ncase "$*" in *_op_meter.cpp*) echo "error: broken" >&2; exit 1;; esac\n'
+        f'exec {shutil.which("g++")} "$@"\n'
+    )
+    compiler.chmod(0o755)
+    # Set once Inductor has read the variable: another compiler would make all it has cached cold.
+    prelude = f"import os, torch._inductor.config; os.environ['CXX'] = {str(compiler)!r}\n"
+    env = {"XDG_CACHE_HOME": str(tmp_path / "empty")}
+    done = run_forked(prelude + textwrap.dedent(KNOWN.replace("STEPS", "5")), env=env)
+    assert done.report["summary"]["total_ops"] is None
+    said = " ".join(done.stderr.split())
+    assert "captured -/- ops: no op meter: " in said and "exit code 1: error: broken" in said
+    assert done.report["summary"]["graph_calls"] == 10
+
+
+def test_reset_starts_afresh(run_forked: RunProgram) -> None:
+    done = run_forked(
+        KNOWN.replace("STEPS", "5") + "    instrumented_backend.reset()\n"
+        "    for _ in range(7): step(x)\n",
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert (done.report["summary"]["captured_ops"], done.report["summary"]["total_ops"]) == (28, 56)
+
+
+@pytest.mark.parametrize(("sample_s", "whole"), [(0.0, True), (0.01, False)])
+def test_a_window_ends_where_samples_are_slow(
+    run_forked: RunProgram, sample_s: float, whole: bool
+) -> None:
+    """What a line takes is measured: ten milliseconds for the first are more than a window has."""
+    slow = f"""
+    import time
+    from instrumented_backend import backend
+    from instrumented_backend.observe.lines import Lines
+    quick = Lines._user_frame
+    def slow(self, frame):
+        end = time.thread_time() + {sample_s}
+        while time.thread_time() < end:
+            pass
+        return quick(self, frame)
+    Lines._user_frame = slow
+    backend._session.ops._loader.join()
+    instrumented_backend.reset()
+    for _ in range(50): step(x)
+    """
+    ops = ops_of(run_forked(textwrap.dedent(KNOWN.replace("STEPS", "1") + slow)))
+    if whole:
+        assert (ops["status"], ops["observed_pct"]) == ("exact", 100)
+    else:
+        # Six rounds of fifty, and the calls until the end of the last.
+        assert ops["status"] == "sampled" and 12 <= ops["observed_pct"] <= 15
+
+
+def test_modes_agree(run_forked: RunProgram) -> None:
+    """200 training steps: every percentage within a point."""
+    found = {}
+    for mode in ("auto", "always"):
+        done = run_forked(TRAINING.replace("10", "200"), env={"INSTRUMENTED_OPS": mode})
+        found[mode] = done.report["summary"]
+    assert found["auto"]["captured_ops"] == found["always"]["captured_ops"]
+    assert found["auto"]["pct_ops"] == pytest.approx(found["always"]["pct_ops"], abs=1)
+
+
+def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
+    """A million eager ops and 100,000 graph calls, all of them observed."""
+    done = run_program(
+        """
+        import os, torch
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(8)
+        def resident():
+            with open("/proc/self/statm") as file:
+                return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        def run(calls):
+            for _ in range(calls):
+                y = compiled(x)
+                for _ in range(10):
+                    y.add(1)
+        run(2000)
+        before = resident()
+        run(100_000)
+        print(resident() - before)
+        """,
+        env={"INSTRUMENTED_OPS": "always"},
+    )
+    assert int(done.stdout) < 1_000_000
+    assert done.report["summary"]["total_ops"] == 102_000 * 12
+
+
+def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:
+    """Unknown, and says why; a profiler of the program's own is not disturbed."""
+    done = run_forked(
+        """
+        import torch
+        compiled = torch.compile(lambda x: x.relu() + 1, backend="instrumented")
+        for _ in range(20):
+            compiled(torch.ones(8))
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as found:
+            compiled(torch.ones(8))
+        print([event.name for event in found.events()].count("TORCHDYNAMO"))
+        """,
+        env={"INSTRUMENTED_DEVICE_TIME": "on"},
+    )
+    device = done.report["ops"]["device"]
+    assert (device["status"], device["pct_captured"]) == ("unknown", None)
+    assert "device time: unknown: no graph was compiled for CUDA" in done.stderr
+    assert done.stdout == "1\n"

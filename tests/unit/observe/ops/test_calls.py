@@ -1,0 +1,261 @@
+"""What stands in a compiled function's place: it counts, passes on, and is watched on demand."""
+
+import gc
+import threading
+import timeit
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from instrumented_backend import torch_compat
+from instrumented_backend.observe import native
+from instrumented_backend.observe.calls import CallCounter, GraphCalls
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.gate import Gate
+
+KEY = 6
+
+
+class Call:
+    """One graph's, native or in Python, and what `watched` saw of its calls."""
+
+    def __init__(self, natively: bool, compiled: Callable[..., Any]) -> None:
+        self.gate = Gate()
+        self.calls = GraphCalls(self.gate, Failures())
+        if natively:
+            self.calls._native = native.load_graph_call()
+        self.counter = CallCounter()
+        self.graph: Any = types.SimpleNamespace(started=True)
+        self.seen: list[tuple[Any, ...]] = []
+
+        def watched(*args: Any) -> Any:
+            self.seen.append(args)
+            return compiled(*args)
+
+        self.call = self.calls.counted(compiled, watched, self.counter, self.graph, KEY)
+
+
+@pytest.fixture(params=["native", "python"])
+def natively(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param == "native")
+
+
+def test_it_counts_and_passes_on(natively: bool) -> None:
+    one, two = Call(natively, str), Call(natively, divmod)
+    assert [one.call(value) for value in (1, None, [2])] == ["1", "None", "[2]"]
+    assert [two.call(7, 2), two.call(9, 3)] == [(3, 1), (3, 0)]
+    assert (one.counter.value, two.counter.value) == (3, 2)
+    assert one.seen == two.seen == []
+
+
+def test_exceptions_are_the_graphs_own(natively: bool) -> None:
+    made = Call(natively, int)
+    with pytest.raises(ValueError, match="invalid literal for int"):
+        made.call("x")
+    assert made.counter.value == 1
+
+
+def test_it_looks_like_the_function(natively: bool) -> None:
+    """PyTorch marks its functions with attributes, such as ``_boxed_call``."""
+
+    def compiled(value: Any) -> Any:
+        """Of the graph."""
+        return value
+
+    compiled._boxed_call = True  # type: ignore[attr-defined]
+    call: Any = Call(natively, compiled).call
+    assert call._boxed_call is True and call.__wrapped__ is compiled
+    assert (call.__name__, call.__doc__) == ("compiled", "Of the graph.")
+    assert call.__qualname__ == compiled.__qualname__ and call.__module__ == __name__
+    call.mark = 1
+    assert call.__dict__["mark"] == 1 and not hasattr(compiled, "mark")
+
+
+def test_the_first_call_is_watched(natively: bool) -> None:
+    made = Call(natively, str)
+    made.graph.started = False
+    assert made.call(1) == "1"
+    made.graph.started = True
+    assert made.call(2) == "2"
+    assert made.seen == [(1,)]
+    assert made.counter.value == 1  # `watched` counts for itself
+
+
+def test_a_meter_that_wants_to_see_the_calls(natively: bool) -> None:
+    made = Call(natively, divmod)
+    for wanted in (True, False):
+        made.gate.want("device time", wanted)
+        assert made.call(5, 3) == (1, 2)
+    assert made.seen == [(5, 3)] and made.counter.value == 1
+
+
+class _Slow:
+    """A truth that, where it is first asked for, waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.asked, self.let_go = threading.Event(), threading.Event()
+
+    def __bool__(self) -> bool:
+        if not self.asked.is_set():
+            self.asked.set()
+            assert self.let_go.wait(30)
+        return True
+
+
+def test_two_that_change_the_gate_at_once() -> None:
+    """Calls would go unwatched, or be watched for good."""
+    gate, slow = Gate(), _Slow()
+    first = threading.Thread(target=gate.want, args=("ops", True, slow))
+    first.start()
+    assert slow.asked.wait(10)
+    threading.Timer(0.2, slow.let_go.set).start()
+    gate.want("a profiler", True)
+    first.join()
+    assert gate.native.state == native.GateState.WATCHED
+
+
+def test_a_fork_while_the_gate_changes() -> None:
+    """The child has the lock as it was, and not the thread that would release it."""
+    gate, slow = Gate(), _Slow()
+    calls = GraphCalls(gate, Failures())
+    other = threading.Thread(target=gate.want, args=("ops", True, slow))
+    other.start()
+    assert slow.asked.wait(10)
+    calls.after_fork()
+    changed = threading.Thread(target=gate.want, args=("ops", True), daemon=True)
+    changed.start()
+    changed.join(10)
+    assert not changed.is_alive() and other.is_alive()
+    slow.let_go.set()
+    other.join()
+
+
+def test_a_profiler_that_runs(natively: bool) -> None:
+    made = Call(natively, str)
+    undo = torch_compat.watch_profiler_state(made.calls.profiled)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        assert made.call(1) == "1"
+        undo_later = torch_compat.watch_profiler_state(made.calls.profiled)
+        assert made.call(2) == "2"
+    undo_later()
+    undo()
+    assert made.call(3) == "3"
+    assert made.seen == [(1,), (2,)] and made.counter.value == 1
+
+
+def test_the_op_meters_native_part_is_told_of_regions(op_meter: Any) -> None:
+    def regions() -> tuple[float, float]:
+        """Calls that it saw, and those of them inside another."""
+        sums = (native.Sums * 20)()
+        op_meter.op_meter_gaps(sums, len(sums))
+        early = sums[2 * KEY]
+        return early.n, early.nested
+
+    made = Call(True, int)
+    made.gate.regions(op_meter.op_meter_enter, op_meter.op_meter_leave)
+    assert made.call("1") == 1
+    assert regions() == (0, 0)
+    made.gate.want("ops", True, natively=True)
+    assert made.call("2") == 2
+    with pytest.raises(ValueError, match="invalid literal"):
+        made.call("x")
+    assert regions() == (2, 0) and made.counter.value == 3
+    made.gate.want("device time", True)  # which has to see the calls itself
+    assert made.call("3") == 3
+    assert made.seen == [("3",)]
+    made.gate.want("device time", False)
+    made.gate.want("ops", False)
+    assert made.call("4") == 4
+    assert regions() == (2, 0) and made.counter.value == 4
+
+
+def test_in_python_the_op_meter_is_watching_like_any_other() -> None:
+    made = Call(False, str)
+    made.gate.want("ops", True, natively=True)
+    assert made.call(1) == "1" and made.seen == [(1,)]
+
+
+def test_what_nobody_needs_any_more_is_freed(natively: bool) -> None:
+    """Weights and code hang on it, in circles."""
+
+    class Model:
+        call: Any
+
+        def compiled(self, _: Any) -> None: ...
+
+    model = Model()
+    model.call = Call(natively, model.compiled).call
+    gone = [weakref.ref(model), weakref.ref(model.call)]
+    del model
+    gc.collect()
+    assert [reference() for reference in gone] == [None, None]
+
+
+def test_two_threads_count_exactly(natively: bool) -> None:
+    made = Call(natively, str)
+
+    def run() -> None:
+        for value in range(20_000):
+            made.call(value)
+
+    threads = [threading.Thread(target=run) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made.counter.value == 40_000
+
+
+def test_cost_of_a_call() -> None:
+    made = Call(True, len)
+
+    def ns(function: Any) -> float:
+        number = 20_000
+        return min(timeit.repeat("f('')", globals={"f": function}, number=number, repeat=30)) * (
+            1e9 / number
+        )
+
+    assert ns(made.call) - ns(len) < 150
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({3: "x"}, "cannot be interpreted as an integer|an integer is required"),
+        ({4: bytearray(8)}, r"8 bytes, not 24: bytearray"),
+        ({5: bytearray(4)}, r"4 bytes, not 8: bytearray"),
+        ({5: None}, "bytes-like object"),
+    ],
+)
+def test_arguments_that_are_none(change: dict[int, Any], error: str) -> None:
+    arguments = [len, len, object(), KEY, Gate().native, CallCounter().native]
+    for place, value in change.items():
+        arguments[place] = value
+    with pytest.raises(TypeError, match=error):
+        native.load_graph_call().GraphCall(*arguments)
+
+
+def test_where_it_cannot_be_built(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails() -> Any:
+        raise native.NativeError("no C++ compiler found")
+
+    monkeypatch.setattr(native, "load_graph_call", fails)
+    failures = Failures()
+    calls = GraphCalls(Gate(), failures)
+    calls.start()
+    assert calls._loader is not None
+    calls._loader.join()
+    calls.start()
+    assert failures.notes == [
+        "graph calls are counted in Python, which is slower: no C++ compiler found"
+    ]
+    assert isinstance(
+        calls.counted(len, len, CallCounter(), types.SimpleNamespace(started=True), 1),  # type: ignore[arg-type]
+        types.FunctionType,
+    )

@@ -1,0 +1,253 @@
+"""What the benchmarks of overhead and accuracy compute from their measurements."""
+
+import json
+import mmap
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import in_child
+import pytest
+import torch
+from click.testing import CliRunner
+from paths import SUPPORT
+from proof import child, device_time, figures, memory, modes, utilization
+from proof.figures import Cost, Figure, cost_of, exit_code
+from proof.kernel_bytes import bytes_rows, counting
+from proof.kernel_time import time_rows
+from torch._inductor.utils import fresh_cache
+
+from instrumented_backend.records import KernelRecord
+
+
+def test_median_and_quartiles_lie_among_the_values() -> None:
+    # Of 1, 2, 3, 4, 10: the quartiles are the second and the fourth.
+    assert cost_of("x", [10, 1, 3, 2, 4], "x", 3) == Cost("x", 3, 2, 4, 5, "x", 3)
+    # Of two, a quarter of the way from each: 1 + (2 - 1) / 4.
+    assert cost_of("x", [2, 1], "x", None) == Cost("x", 1.5, 1.25, 1.75, 2, "x", None)
+    assert cost_of("x", [2], "x", None) == Cost("x", 2, 2, 2, 1, "x", None)
+
+
+def test_a_cost_and_its_limit() -> None:
+    assert cost_of("x", [1.01, 1.01], "x", 1.01).ok
+    over = cost_of("x", [1.02, 1.02], "x", 1.01)
+    assert not over.ok and over.cells[-2:] == ["1.01", "OVER"]
+    assert cost_of("x", [9.0], "x", None).ok and cost_of("x", [9.0], "x", None).cells[-1] == "-"
+
+
+def test_error_of_a_figure() -> None:
+    def figure(ours: float | None, oracle: float, limit: float, **more: Any) -> Figure:
+        return Figure("m", "f", "cold", ours, oracle, limit, **more)
+
+    assert figure(102, 100, 2).error == pytest.approx(2) and figure(102, 100, 2.1).ok
+    assert figure(97, 100, 2).error == pytest.approx(3) and not figure(97, 100, 2).ok
+    assert figure(51, 50, 1, in_points=True).error == 1
+    assert figure(0, 0, 0).ok and figure(1, 0, 5).error == float("inf")
+    unknown = figure(None, 5, 100)
+    assert unknown.error is None and not unknown.ok and unknown.cells[-1] == "OFF"
+
+
+def test_what_was_measured_before_ctrl_c_is_kept() -> None:
+    row = cost_of("a", [1.0], "x", 2)
+
+    def rows() -> Iterator[Cost]:
+        yield row
+        raise KeyboardInterrupt
+
+    assert figures.measured(rows()) == ([row], True)
+    assert figures.measured(iter([row, row])) == ([row, row], False)
+
+
+def test_exit_code_and_json(tmp_path: Path) -> None:
+    good, bad = cost_of("a", [1.0], "x", 2), cost_of("b", [3.0], "x", 2)
+    assert [exit_code(rows) for rows in ([good], [good, bad], [])] == [0, 1, 1]
+    assert exit_code([good], interrupted=True) == 130
+    figures.write_json(tmp_path / "rows.json", [good, bad])
+    rows = json.loads((tmp_path / "rows.json").read_text())
+    assert [(row["what"], row["median"], row["limit"], row["ok"]) for row in rows] == [
+        ("a", 1.0, 2, True),
+        ("b", 3.0, 2, False),
+    ]
+    assert "OVER" in figures.table([good, bad], figures.COST_HEADERS)
+
+
+def test_commands_fail_where_a_limit_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    import accuracy
+    import overhead
+
+    monkeypatch.setattr(os, "environ", {**os.environ})  # both commands add to it
+    for median, code in ((0.3, 0), (0.5, 1)):
+        rows = [cost_of("call", [median], "us over", 0.4)]
+        monkeypatch.setattr(overhead, "tiny_call", lambda *_, rows=rows: rows)
+        assert CliRunner().invoke(overhead.main, ["--only", "call"]).exit_code == code
+    for ours, code in ((50.5, 0), (52, 1)):
+        rows = [Figure("gpt2", "ops, %", "warm", ours, 50, 1, in_points=True)]
+        monkeypatch.setattr(modes, "auto_against_always", lambda _, rows=rows: rows)
+        assert CliRunner().invoke(accuracy.main, ["--only", "modes"]).exit_code == code
+    wrong = CliRunner().invoke(accuracy.main, ["--only", "device"])
+    assert wrong.exit_code == 2 and "device is not for cpu" in wrong.output
+
+
+# --- Child processes ----------------------------------------------------------------------------
+
+
+def test_a_function_in_a_process_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SUPPORT))
+    assert child.call(in_child.settings_and_sum, [1, 2], INSTRUMENTED_OPS="off") == {
+        "sum": 3,
+        "mode": "off",
+    }
+    assert [Cost(**row) for row in child.call(in_child.a_row)] == in_child.a_row()
+    with pytest.raises(click.ClickException, match=r"in_child.fails: .* ended with code 3"):
+        child.call(in_child.fails)
+
+
+# --- Memory -------------------------------------------------------------------------------------
+
+
+def test_growth_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[mmap.mmap] = []
+
+    def keep(count: int) -> None:
+        # A mapping of its own: malloc might have room left from tests before.
+        kept.append(mmap.mmap(-1, 1000 * count))
+        kept[-1].write(b"x" * (1000 * count))
+
+    monkeypatch.setitem(memory._PROGRAMS, "eager ops", lambda backend: keep)
+    # 50,000 of 1,000 bytes each.
+    found = memory.growth("eager ops", "inductor", 50_000)
+    assert found == pytest.approx(50e6, abs=5e6)
+
+
+def test_rows_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(function: Any, what: str, backend: str, count: int, **variables: str) -> int:
+        if backend == "inductor":
+            return 100_000_000
+        each = 40_000 if what.startswith("recompiles") else 0
+        return 102_000_000 + each * count
+
+    monkeypatch.setattr(child, "call", call)
+    rows = {row.what: row for row in memory.memory(pairs=2)}
+    ops = rows["memory, 10,000,000 eager ops, always"]
+    assert (ops.median, ops.unit, ops.limit, ops.ok) == (2, "MB over", 5, True)
+    # 2 MB / 1,000 graphs and 40 KB each.
+    graph = rows["memory, 1,000 recompiles, code of their own, auto"]
+    assert (graph.median, graph.unit, graph.limit, graph.ok) == (42, "KB a graph over", 30, False)
+    assert len(rows) == 6
+
+
+# --- Bytes --------------------------------------------------------------------------------------
+
+
+def test_bytes_beside_inductors() -> None:
+    kernels = [
+        KernelRecord("a", "cpp", total_bytes=105),
+        KernelRecord("b", "cpp", total_bytes=7),  # of one graph
+        KernelRecord("b", "cpp", total_bytes=9),  # of another
+        KernelRecord("c", "cpp"),
+        KernelRecord("e", "cpp", total_bytes=106),
+        KernelRecord("extern_kernels.mm", "extern", total_bytes=1000),
+    ]
+    inductors = {"a": [100], "b": [9, 7], "c": [5], "d": [4], "e": [100]}
+    total, same = bytes_rows("m", "cold", kernels, inductors)
+    # 105 + 7 + 9 + 106 and 100 + 9 + 7 + 5 + 4 + 100; a and b agree within 5 %.
+    assert (total.ours, total.oracle) == (227, 225)
+    assert (same.ours, same.oracle) == (2, 5) and not same.ok
+
+
+def test_inductors_bytes_of_a_kernel(fresh: None) -> None:
+    x, y = torch.ones(1000, 777), torch.ones(1000, 777)
+    with fresh_cache(), counting("cpu") as found:
+        torch.compile(lambda x, y: (x + y).sin() * 2, backend="inductor")(x, y)
+    # Two operands and a result of float32.
+    assert list(found.values()) == [[3 * 4 * 777_000]]
+
+
+def test_a_kernels_least_time() -> None:
+    # a: 10 against 9; b: 90 against 91; together 100 against 100.
+    times = {"a": [(10.0, 20.0), (30.0, 9.0)], "b": [(90.0, 99.0), (95.0, 91.0)]}
+    total, longest = time_rows("m", times)
+    assert (total.ours, total.oracle) == (100, 100)
+    assert (longest.figure, longest.ours, longest.oracle) == ("time of b, us", 90, 91)
+
+
+# --- Modes --------------------------------------------------------------------------------------
+
+
+def test_the_worst_share_of_each_list_is_shown() -> None:
+    auto = {
+        "ops, %": 40.0,
+        "op time, %": 60.5,
+        "eager aten::add, %": 70.0,
+        "eager aten::mul, %": 30.0,
+    }
+    always = {
+        "ops, %": 40.0,
+        "op time, %": 60.0,
+        "eager aten::add, %": 68.5,
+        "eager aten::mul, %": 29.0,
+        "eager aten::sub, %": 2.5,
+    }
+    rows = modes.compare(auto, always)
+    assert [(row.figure, row.error, row.ok) for row in rows] == [
+        ("ops, %", 0, True),
+        ("op time, %", 0.5, True),
+        ("eager aten::sub, %", 2.5, False),
+    ]
+    assert modes._medians([{"a": 1.0}, {"a": 5.0, "b": 3.0}, {"a": 2.0}]) == {"a": 2.0, "b": 0.0}
+    assert modes.compare({**auto, "op time, %": None}, always)[1].ok is False
+
+
+# --- Device time --------------------------------------------------------------------------------
+
+
+def function_event(name: str, device: int, start: float, end: float, **more: Any) -> Any:
+    fields = {
+        "name": name,
+        "device_type": device,
+        "device_index": 0,
+        "time_range": SimpleNamespace(start=start, end=end),
+        "is_user_annotation": False,
+        "kernels": [],
+        "cpu_parent": None,
+    }
+    return SimpleNamespace(**{**fields, **more})
+
+
+def test_share_by_the_profilers_tree() -> None:
+    def kernel(name: str, duration: float) -> Any:
+        return SimpleNamespace(name=name, duration=duration)
+
+    region = function_event("TORCHDYNAMO", 0, 0, 50)
+    events = [
+        region,
+        function_event("call", 0, 1, 9, cpu_parent=region, kernels=[kernel("triton_a", 30)]),
+        function_event("aten::copy_", 0, 9, 9, cpu_parent=region, kernels=[kernel("Memcpy", 8)]),
+        function_event("aten::add", 0, 60, 70, kernels=[kernel("add", 10)]),
+        function_event("triton_a", 1, 100, 130),
+        function_event("Memcpy", 1, 125, 133),
+        function_event("add", 1, 140, 150),
+        function_event("TORCHDYNAMO", 1, 90, 150, is_user_annotation=True),
+    ]
+    # 30 of 30 + 10 µs of kernels; busy from 100 to 133 and from 140 to 150.
+    assert device_time.figures_of(events, cpu=0) == {
+        "pct": 75,
+        "kernels": {"triton_a": [1, 30], "add": [1, 10]},
+        "busy_us": 43,
+    }
+
+
+def test_triton_kernels_at_our_means() -> None:
+    profile = {"triton_a": [40.0, 400.0], "triton_b": [20.0, 100.0], "gemm": [20.0, 900.0]}
+    # In 20 steps 2 launches a step of 11 µs, and one of 5: 27 against (400 + 100) / 20.
+    row = device_time.triton_row("net", {"triton_a": 11.0, "triton_b": 5.0}, profile)
+    assert (row.ours, row.oracle) == (27, 25) and not row.ok
+    assert device_time.triton_row("net", {"triton_a": 11.0}, profile).ours is None
+
+
+def test_utilization_of_a_recorded_trace() -> None:
+    rows = utilization.recorded()
+    assert len(rows) == 8 and all(row.ok for row in rows), [row.cells for row in rows]

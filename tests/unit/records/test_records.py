@@ -1,0 +1,89 @@
+"""The report file: whole when read again, refused when it is something else."""
+
+import json
+from pathlib import Path
+
+import pytest
+from sample_report import sample
+
+from instrumented_backend.records import (
+    SCHEMA_VERSION,
+    Report,
+    ReportError,
+    SkippedRecord,
+    read_report,
+)
+
+
+def test_round_trip() -> None:
+    report = sample()
+    assert Report.from_json(report.to_json()) == report
+    assert json.loads(report.to_json())["schema_version"] == SCHEMA_VERSION == 1
+
+
+def test_the_sections_of_the_contract() -> None:
+    assert set(json.loads(sample().to_json())) == {
+        "schema_version",
+        "run",
+        "summary",
+        "graphs",
+        "kernels",
+        "ops",
+        "breaks",
+        "recompiles",
+        "caches",
+        "counters",
+        "compile",
+        "notes",
+    }
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "not JSON, or cut short"),
+        (sample().to_json()[:500].encode(), "not JSON, or cut short"),
+        (b"\x80\x81\x82", "not a report"),
+        (b"[1, 2]", "not a report"),
+        (b'{"traceEvents": []}', "not a report"),
+        (b'{"schema_version": 99}', "schema_version is 99; this version reads 1 only"),
+        (b'{"schema_version": 1}', "damaged"),
+        (b'{"schema_version": 1, "compile": {}, "graphs": [{"no": 1}]}', "damaged"),
+        (b'{"schema_version": 1, "compile": 3}', "damaged"),
+    ],
+)
+def test_what_is_not_a_report(tmp_path: Path, content: bytes, said: str) -> None:
+    path = tmp_path / "file.json"
+    path.write_bytes(content)
+    with pytest.raises(ReportError) as error:
+        read_report(path)
+    message = str(error.value)
+    assert message.startswith(f"{path}: ") and said in message and "\n" not in message
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.json", tmp_path):
+        with pytest.raises(ReportError, match=f"{path}: cannot be read: "):
+            read_report(path)
+
+
+def test_a_report_of_an_earlier_release_is_read() -> None:
+    """Its kernels have a name, a language, a place; its breaks and recompiles little more."""
+    data = json.loads(sample().to_json())
+    keys = ("kernel_name", "language", "graph", "direction", "path")
+    data["kernels"] = [{key: data["kernels"][0][key] for key in keys}]
+    function = {"file": "/home/me/model.py", "line": 12, "function": "forward"}
+    data["breaks"] = [{"kind": "skipped", "reason": "graph break in loop", "count": 1, **function}]
+    data["recompiles"] = [{"compile_id": "0/1", "reason": "size mismatch", **function}]
+    report = Report.from_json(json.dumps(data))
+    (kernel,) = report.kernels
+    assert kernel == sample().kernels[0]
+    assert report.breaks[0].skipped == [SkippedRecord("forward", "/home/me/model.py", 12)]
+    assert (report.recompiles[0].count, report.recompiles[0].guards) == (1, [])
+
+
+def test_every_item_of_a_list_has_a_line() -> None:
+    report = sample()
+    report.kernels *= 3
+    lines = report.to_json().splitlines()
+    assert sum('"kernel_name"' in line for line in lines) == 3
