@@ -1,9 +1,7 @@
 """The kernels of a program while it runs: all of them, once, cold and warm, and at what cost."""
 
-import json
 import logging
 import os
-import re
 import shutil
 import threading
 import time
@@ -12,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from gpt2_kernels import check_one_record_for_each_kernel
 from kernel_data import modules
 from programs import RunProgram
 
@@ -166,56 +165,9 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
 
 # --- Whole programs -----------------------------------------------------------------------------
 
-GPT2 = """
-    import sys, torch
-    DEVICE = sys.argv[1]
-    from transformers import GPT2Config, GPT2LMHeadModel
-    torch.manual_seed(0)
-    config = GPT2Config(
-        n_layer=1, n_head=2, n_embd=32, vocab_size=100, n_positions=32,
-        bos_token_id=0, eos_token_id=0,
-    )
-    model = GPT2LMHeadModel(config).train().to(DEVICE)
-    optimizer = torch.optim.AdamW(model.parameters())
-    x = torch.randint(0, 100, (2, 16), device=DEVICE)
-    step = torch.compile(lambda x: model(x, labels=x).loss, backend="instrumented")
-    for _ in range(2):
-        step(x).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-"""
 
-
-@pytest.mark.parametrize(
-    ("device", "language"), [("cpu", "cpp"), pytest.param("cuda", "triton", marks=pytest.mark.gpu)]
-)
-def test_gpt2_has_one_record_for_each_kernel(
-    run_program: RunProgram, cold_cache: Path, device: str, language: str
-) -> None:
-    """In the generated modules, found by their definitions; cold and warm alike."""
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
-    cold, warm = (run_program(GPT2, env=env, arguments=(device,), timeout=600) for _ in range(2))
-    defined: list[tuple[str, str]] = []
-    for path in cold_cache.glob("??/*.py"):
-        names = re.findall(rf"^(\w+) = async_compile\.{language}", path.read_text(), re.M)
-        defined += [(str(path), name) for name in names]
-    assert len(defined) > 10
-    kept = []
-    for done in (cold, warm):
-        kernels = [k for k in done.report["kernels"] if k["language"] != "extern"]
-        assert sorted((k["path"], k["kernel_name"]) for k in kernels) == sorted(defined)
-        assert {k["language"] for k in kernels} == {language}
-        for kernel in kernels:
-            assert kernel["kernel_category"] in ("pointwise", "reduction", "persistent_reduction")
-            assert kernel["total_bytes"] > 0 and kernel["calls"] >= 1
-            assert kernel["aten_ops"] and kernel["fx_nodes"]
-            assert all(re.search(r"\.py:\d+$", line) for line in kernel["source_lines"])
-        lines = {line for kernel in kernels for line in kernel["source_lines"]}
-        assert any("modeling_gpt2.py:" in line for line in lines)
-        kept.append(done.report["kernels"])
-        assert not [note for note in done.report["notes"] if note.startswith("lost")]
-    assert {g["cache"] for g in warm.report["graphs"]} == {"hit"}
-    assert kept[0] == kept[1]
+def test_gpt2_has_one_record_for_each_kernel(run_program: RunProgram, cold_cache: Path) -> None:
+    check_one_record_for_each_kernel(run_program, cold_cache, "cpu", "cpp")
 
 
 def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache: Path) -> None:
@@ -284,47 +236,3 @@ def test_the_code_and_its_cache_stay_inductors(
         modules = {p.name: p.read_text() for p in cache.glob("??/*.py")}
         files.append((modules, {path.name for path in cache.iterdir()} - {"instrumented"}))
     assert files[0] == files[1]
-
-
-@pytest.mark.gpu
-def test_triton_kernels_on_cuda(run_program: RunProgram, tmp_path: Path) -> None:
-    """One record for each Triton kernel, its bytes Inductor's own, cold and warm."""
-    cache = tmp_path / "cache"
-    env = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
-    program = """
-        import torch
-        x = torch.randn(512, 1000, device="cuda", requires_grad=True)
-        w = torch.randn(1000, device="cuda")
-        @torch.compile(backend="instrumented")
-        def f(x, w):
-            y = torch.nn.functional.layer_norm(x, (1000,), w).softmax(-1)
-            return (y @ y.t()).relu().sum() + y[:, :10].cumsum(-1).mean()
-        f(x, w).backward()
-    """
-    cold, warm = run_program(program, env=env, timeout=600), run_program(program, env=env)
-    benchmark = run_program(
-        program.replace("import torch", "import torch, torch._inductor.config as c", 1).replace(
-            "@torch", "c.benchmark_kernel = True\n        @torch", 1
-        ),
-        env={"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "other")},
-        timeout=600,
-    )
-    theirs = {
-        kernel["kernel_name"]: round(kernel["kernel_args_num_gb"] * 1e9)
-        for kernel in benchmark.report["kernels"]
-        if kernel["kernel_args_num_gb"] is not None
-    }
-    assert theirs
-    for done in (cold, warm):
-        kernels = [k for k in done.report["kernels"] if k["language"] == "triton"]
-        defined = [
-            name
-            for path in {k["path"] for k in kernels}
-            for name in re.findall(r"^(\w+) = async_compile\.triton", Path(path).read_text(), re.M)
-        ]
-        assert sorted(k["kernel_name"] for k in kernels) == sorted(defined)
-        for kernel in kernels:
-            assert kernel["bytes_source"] == "inductor", kernel
-            assert kernel["total_bytes"] == theirs[kernel["kernel_name"]]
-            assert kernel["source_lines"] and kernel["aten_ops"]
-    assert json.dumps(cold.report["kernels"]) == json.dumps(warm.report["kernels"])

@@ -4,11 +4,9 @@ import csv
 import json
 import os
 import signal
-import statistics
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,59 +15,10 @@ import pytest
 import torch
 from click.testing import CliRunner
 from opbench import sample as sample_module
-from opbench.input_log import parse_inputs
-from opbench.operators import find_operator
 from opbench.results import FAILED, OK, SKIPPED
 from opbench.task import Settings, Task
-from opbench.tensors import make_arguments
 from opbench.worker import Worker
-
-BENCHMARK = Path(operatorbench.__file__)
-INPUTS = """\
-Operator: aten.add.Tensor
-cnt: 5, ((T([64, 32], f16), T([64, 32], f16)), {})
-cnt: 9, ((T([8], f16), 1.0), {})
-cnt: 1, ((T([128], f16), 2.0), {})
-Operator: aten.embedding.default
-cnt: 1, ((T([10, 4], f16), T([6], i64)), {})
-Operator: aten.gone.default
-cnt: 1, ((T([10], f16),), {})
-Operator: aten.mm.default
-cnt: 2, ((T([4, 5], f16), T([6, 7], f16)), {})
-cnt: 1, ((T([4, 5], f16), T([5, 7], f16)), {})
-Operator: aten.mul_.Tensor
-cnt: 1, ((T([40], f16), 0.5), {})
-Operator: aten.native_layer_norm.default
-cnt: 1, ((T([4, 8], f16), [8], T([8], f16), T([8], f16), 1e-05), {})
-Operator: aten.split.Tensor
-cnt: 1, ((T([10], f16), 5), {})
-"""
-
-
-@dataclass
-class Ran:
-    code: int
-    out: str
-    err: str
-    folder: Path
-
-    def one(self, pattern: str) -> Path:
-        (path,) = self.folder.glob(pattern)
-        return path
-
-    @property
-    def data(self) -> dict[str, Any]:
-        return json.loads(self.one("*.json").read_text())
-
-
-def run(folder: Path, *options: str) -> Ran:
-    log = folder / "inputs.txt"
-    if not log.exists():
-        log.write_text(INPUTS)
-    command = [sys.executable, BENCHMARK, "--inp-file", log, "--out", folder / "out"]
-    command += ["--device", "cpu", "--repeats", "1", *options]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
-    return Ran(done.returncode, done.stdout, done.stderr, folder / "out")
+from running_operatorbench import BENCHMARK, INPUTS, Ran, run
 
 
 @pytest.fixture(scope="module")
@@ -320,92 +269,3 @@ def test_listing(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "aten.add.Tensor: 3 samples, 15 calls" in done.output.splitlines()
     assert "aten.split.Tensor: skipped: a view: it moves no data" in done.output.splitlines()
-
-
-@pytest.mark.gpu
-def test_on_a_gpu(tmp_path: Path) -> None:
-    done = run(tmp_path, "--device", "cuda", "--accuracy-checking", "--dtype", "float16")
-    assert done.code == 1, done.err  # one sample of mm is wrong
-    samples = done.data["samples"]
-    assert [item["status"] for item in samples].count(OK) == len(samples) - 1
-    add = next(item for item in samples if item["inputs"].startswith("((T([64, 32]"))
-    assert add["kernels"][0]["language"] == "triton"
-    assert add["total_bytes"] == 3 * 64 * 32 * 2
-    assert done.data["machine"]["peak_gb_per_s"] > 100
-
-
-@pytest.mark.gpu
-def test_speedups_are_a_hand_written_scripts(tmp_path: Path) -> None:
-    """Large enough that launching hides without CUDA graphs, so that do_bench alone will do."""
-    from triton.testing import do_bench
-
-    shape = "[256, 1024, 1024]"
-    (tmp_path / "inputs.txt").write_text(
-        "".join(
-            f"Operator: aten.{name}\ncnt: 1, ((T({shape}, f16){more}), {{}})\n"
-            for name, more in [
-                ("_softmax.default", ", -1, False"),
-                ("add.Tensor", f", T({shape}, f16)"),
-                ("gelu.default", ","),
-                ("mul.Tensor", ", 0.5"),
-                ("neg.default", ","),
-                ("pow.Tensor_Scalar", ", 3.0"),
-                ("relu.default", ","),
-                ("sigmoid.default", ","),
-                ("sum.dim_IntList", ", [2], True"),
-                ("tanh.default", ","),
-            ]
-        )
-    )
-    done = run(tmp_path, "--device", "cuda", "--dtype", "float16", "--repeats", "3")
-    assert done.code == 0, done.out
-    off = []
-    for item in done.data["samples"]:
-        op = find_operator(item["operator"])
-        args, kwargs = make_arguments(op, parse_inputs(item["inputs"]), torch.float16, "cuda")
-        compiled = torch.compile(lambda *a, op=op, kw=kwargs: op(*a, **kw), dynamic=False)
-        functions = {
-            "eager": lambda op=op, a=args, k=kwargs: op(*a, **k),
-            "compiled": lambda c=compiled, a=args: c(*a),
-        }
-        times: dict[str, list[float]] = {name: [] for name in functions}
-        for _ in range(5):  # in turns: the clock of a GPU wanders
-            for name, function in functions.items():
-                times[name].append(do_bench(function, warmup=5, rep=30, return_mode="median"))
-        eager_ms, compiled_ms = (statistics.median(values) for values in times.values())
-        speedup = item["backends"]["inductor"]["speedup"]
-        if speedup != pytest.approx(eager_ms / compiled_ms, rel=0.05):
-            off.append((item["operator"], speedup, eager_ms, compiled_ms))
-        torch._dynamo.reset()
-    assert len(done.data["samples"]) == 10 and off == []
-
-
-@pytest.mark.gpu
-def test_a_copy_is_timed_in_a_cuda_graph_and_outside(tmp_path: Path) -> None:
-    """Eager's clone is a copy of the driver's in a CUDA graph, which may be slower than outside."""
-    from triton.testing import do_bench
-
-    (tmp_path / "inputs.txt").write_text(
-        "Operator: aten.clone.default\ncnt: 1, ((T([256, 1024, 1024], f16),), {})\n"
-    )
-    done = run(tmp_path, "--device", "cuda", "--dtype", "float16", "--backends", "eager,inductor")
-    assert done.code == 0, done.out
-    (item,) = done.data["samples"]
-    x = torch.randn(256, 1024, 1024, device="cuda", dtype=torch.float16)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        kept = x.clone()
-    within_us, outside_us = (
-        1e3 * statistics.median(do_bench(function, return_mode="median") for _ in range(5))
-        for function in (graph.replay, x.clone)
-    )
-    assert torch.equal(kept, x)
-    eager = item["backends"]["eager"]
-    assert eager["median_us"] == pytest.approx(within_us, rel=0.05)
-    slower = outside_us < 0.95 * within_us
-    print(f"{within_us:.1f} us in a graph, {outside_us:.1f} outside")  # -rP shows it
-    assert (eager["outside_graph_us"] is not None) == slower
-    if slower:
-        assert eager["outside_graph_us"] == pytest.approx(outside_us, rel=0.05)
-        assert "Slower in a CUDA graph than outside" in " ".join(done.out.split())
-    assert item["backends"]["inductor"]["outside_graph_us"] is None

@@ -1,0 +1,105 @@
+"""Private names of torch that only a compilation reaches."""
+
+from typing import Any
+
+import torch
+
+from instrumented_backend import torch_compat
+
+
+def test_the_backend_look_up_can_be_patched() -> None:
+    from torch._dynamo import eval_frame
+
+    before = eval_frame.get_compiler_fn
+    asked: list[Any] = []
+    undo = torch_compat.patch_backend_lookup(lambda backend: asked.append(backend) or backend)
+    try:
+        torch.compile(lambda x: x, backend="eager")
+        assert [type(backend) for backend in asked] == [torch._TorchCompileWrapper]
+        wrapper = asked[0]
+        assert wrapper.kwargs == {} and wrapper.dynamic is None and callable(wrapper.compiler_fn)
+    finally:
+        undo()
+    assert eval_frame.get_compiler_fn is before
+
+
+def test_post_compile_can_be_patched() -> None:
+    from torch._inductor.output_code import CompiledFxGraph
+
+    before = CompiledFxGraph.post_compile
+    loaded: list[Any] = []
+    undo = torch_compat.patch_post_compile(loaded.append)
+    try:
+        torch._dynamo.reset()
+        torch.compile(lambda x: x * 7 + 1)(torch.ones(3))
+    finally:
+        undo()
+    assert CompiledFxGraph.post_compile is before
+    (graph,) = loaded
+    assert torch_compat.is_output_code(graph)
+    assert not torch_compat.is_backward_code(graph)
+    assert callable(graph.current_callable)
+    key = torch_compat.fx_graph_key(graph)
+    assert key is not None and key.startswith("f") and key.isalnum()
+    with open(torch_compat.code_path(graph)) as file:
+        assert file.read() == graph.source_code
+
+
+def test_the_compile_context() -> None:
+    seen: list[Any] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        compile_id = torch_compat.current_compile_id()
+        seen.append((str(compile_id), torch_compat.is_compiled_autograd(compile_id)))
+        seen.append(torch_compat.subgraph_reason(gm))
+        seen.append([torch_compat.is_fake(value) for value in inputs])
+        return gm
+
+    torch._dynamo.reset()
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert seen[0] == ("0/0", False)
+    assert seen[1].user_stack and not seen[1].graph_break and seen[1].reason
+    assert torch_compat.current_compile_id() is None
+
+
+def test_how_often_a_compilation_started_over() -> None:
+    attempts: list[int] = []
+
+    def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
+        attempts.append(torch_compat.current_attempt())
+        return gm
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        x = x + 1
+        torch._dynamo.graph_break()  # only when it is met again, the graph before it is made
+        return x * 2
+
+    torch._dynamo.reset()
+    torch.compile(function, backend=backend)(torch.ones(2))
+    assert attempts == [1, 0]
+    assert torch_compat.current_attempt() == 0
+
+
+def test_a_kernels_definition_can_be_watched() -> None:
+    """Its name, and what its nodes were made from; undone afterwards."""
+    from torch._inductor.codegen.cpp import CppScheduling
+
+    before = CppScheduling.define_kernel
+    defined: list[tuple[str, list[Any], Any]] = []
+    undo = torch_compat.patch_kernel_definition(
+        lambda name, nodes, kernel: defined.append(
+            (name, list(torch_compat.kernel_origins(nodes)), kernel)
+        )
+    )
+    try:
+        torch._dynamo.reset()
+        with torch._inductor.config.patch(force_disable_caches=True):
+            torch.compile(lambda x: (x.cos() * 5).sum())(torch.ones(30))
+    finally:
+        undo()
+    assert CppScheduling.define_kernel is before
+    ((name, origins, kernel),) = defined
+    assert name == "cpp_fused_cos_mul_sum_0" and kernel is None
+    assert {aten for aten, _, _ in origins} == {"aten.cos", "aten.mul", "aten.sum"}
+    assert {node for _, node, _ in origins} == {"cos", "mul", "sum_1"}
+    assert all(stack and __file__ in stack for _, _, stack in origins)
