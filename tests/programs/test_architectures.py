@@ -26,6 +26,7 @@ def kernels_in(path: str) -> list[str]:
     return re.findall(r"^(\w+) = async_compile\.\w+\(", Path(path).read_text(), re.MULTILINE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("name", architectures.ARCHITECTURES)
 def test_results_and_report(fresh: None, one_thread: None, name: str, training: bool) -> None:

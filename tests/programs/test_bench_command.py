@@ -66,6 +66,7 @@ def benched(cache: Path) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.full
 def test_every_kernel_of_a_program_is_timed(benched: dict[str, Any], cache: Path) -> None:
     generated = {
         name
@@ -177,6 +178,7 @@ def test_one_kernel_costs_one_row(cache: Path, tmp_path: Path, body: str, said: 
     assert all(len(line) <= 80 or len(line.split()) == 1 for line in text.splitlines())
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("known_peak")
 def test_inputs_beyond_the_memory_limit(cache: Path, tmp_path: Path) -> None:
     path = with_kernel(cache, tmp_path, "pass")

@@ -185,6 +185,7 @@ def _marked(kind: str, program: str) -> dict[str, tuple[str, int]]:
     }
 
 
+@pytest.mark.full
 def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cold_cache: Path) -> None:
     (tmp_path / "library.py").write_text(LIBRARY)
     for number, state in enumerate(("cold", "warm")):

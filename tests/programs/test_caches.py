@@ -44,6 +44,7 @@ def told(report: dict[str, Any]) -> list[Any]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "training",
     [
@@ -83,6 +84,7 @@ def test_cold_and_warm_agree(run_forked: RunProgram, cold_cache: Path, training:
     assert "fxgraph_cache_miss" not in counters["inductor"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 def test_inductor_fills_for_us(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
@@ -94,6 +96,7 @@ def test_inductor_fills_for_us(run_forked: RunProgram, cold_cache: Path, trainin
     assert ours["caches"]["fx_graph"]["misses"] == 0
 
 
+@pytest.mark.full
 def test_modes_share_the_cache_too(run_forked: RunProgram, cold_cache: Path) -> None:
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     source = """

@@ -285,6 +285,7 @@ def run_both(run_program: RunProgram, source: str, *arguments: str) -> tuple[Fin
     return theirs, ours
 
 
+@pytest.mark.full
 def test_run_is_python_with_another_backend(run_program: RunProgram) -> None:
     theirs, ours = run_both(run_program, SCRIPT, "7", "--flag", "-m")
     assert theirs.returncode == ours.returncode == 7

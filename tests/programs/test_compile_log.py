@@ -120,6 +120,7 @@ BROKEN_IN_A_LOOP = """
 """
 
 
+@pytest.mark.full
 def test_a_break_inside_a_loop(run_forked: RunProgram) -> None:
     done = run_forked(BROKEN_IN_A_LOOP)
     report = done.report
@@ -216,6 +217,7 @@ def test_what_torch_says_of_triton_kernels(run_forked: RunProgram) -> None:
     assert done.report["caches"]["code"]["triton_kernels_compiled"] == 4
 
 
+@pytest.mark.full
 def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> None:
     source = """
         import torch
@@ -238,6 +240,7 @@ def test_torch_trace_gets_everything(run_program: RunProgram, tmp_path: Any) -> 
     assert done.report["summary"]["graph_breaks"] == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "configuration",
     [

@@ -29,6 +29,7 @@ def outcomes(*arguments: str) -> Outcomes:
     return [line for line in lines if "started" not in line]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tenth", TENTHS)
 def test_a_tenth_of_the_operators(tenth: int) -> None:
     seen = outcomes(str(tenth))
@@ -47,6 +48,7 @@ def test_a_tenth_of_the_operators(tenth: int) -> None:
     assert counts["same_error"] <= 0.05 * counts["operators"]
 
 
+@pytest.mark.full
 def test_a_difference_is_seen() -> None:
     """`compare` on operators that differ with the backend, or from call to call."""
     program = f"""

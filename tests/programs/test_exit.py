@@ -47,6 +47,7 @@ def test_endings(run_forked: RunProgram, ending: str, code: int) -> None:
         assert "KeyError: 'boom'" in done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "waiting",
     [
@@ -157,6 +158,7 @@ def test_sigterm_beside_an_event_loop(run_forked: RunProgram) -> None:
     assert once(done.stderr)
 
 
+@pytest.mark.full
 def test_forked_children_say_nothing_of_their_parent(run_forked: RunProgram) -> None:
     done = run_forked(
         COMPILED
@@ -173,6 +175,7 @@ def test_forked_children_say_nothing_of_their_parent(run_forked: RunProgram) -> 
     assert done.report["summary"]["graph_calls"] == 1
 
 
+@pytest.mark.full
 def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_forked: RunProgram) -> None:
     done = run_forked(
         COMPILED
@@ -226,6 +229,7 @@ def test_only_rank_0_prints(run_forked: RunProgram) -> None:
     assert done.report["run"]["rank"] == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
 def test_a_stderr_of_another_encoding(
     run_forked: RunProgram, tmp_path: Path, encoding: str

@@ -166,6 +166,7 @@ def test_a_forked_child_has_a_thread_of_its_own() -> None:
 # --- Whole programs -----------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_gpt2_has_one_record_for_each_kernel(run_program: RunProgram, cold_cache: Path) -> None:
     check_one_record_for_each_kernel(run_program, cold_cache, "cpu", "cpp")
 
@@ -220,6 +221,7 @@ def test_nothing_is_parsed_for_a_summary(run_forked: RunProgram) -> None:
     assert " 1 kernel " in done.stderr and "parsed" not in done.stderr
 
 
+@pytest.mark.full
 def test_the_code_and_its_cache_stay_inductors(
     run_forked: RunProgram, isa_checks: Path, tmp_path: Path
 ) -> None:

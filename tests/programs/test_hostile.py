@@ -14,6 +14,7 @@ import pytest
 from conditions import PRELUDE, Condition, run_both, same
 from paths import REPOSITORY
 from programs import RunProgram
+from speeds import full_but
 
 
 def in_step(statements: str, after: str = "") -> str:
@@ -407,7 +408,9 @@ print(step(ones).tolist())
 # --- Running them -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", CONDITIONS)
+@pytest.mark.parametrize(
+    "name", full_but(CONDITIONS, "an exception", "SIGTERM", "fork in a step", "warnings as errors")
+)
 def test_hostile(run_forked: RunProgram, tmp_path: Path, name: str) -> None:
     condition = CONDITIONS[name]
     theirs, ours = run_both(run_forked, condition, tmp_path)
@@ -421,6 +424,7 @@ def test_big(run_forked: RunProgram, tmp_path: Path, name: str) -> None:
     same(BIG[name], tmp_path, theirs, ours)
 
 
+@pytest.mark.full
 def test_python_isolated_and_optimized(run_program: RunProgram, tmp_path: Path) -> None:
     """``-OO`` is ``PYTHONOPTIMIZE=2``, which ``-I`` would not read."""
     condition = Condition("assert False\nprint(sys.flags.optimize, step(ones).tolist())")
@@ -430,6 +434,7 @@ def test_python_isolated_and_optimized(run_program: RunProgram, tmp_path: Path) 
     same(condition, tmp_path, theirs, ours)
 
 
+@pytest.mark.full
 def test_deep_recursion(run_forked: RunProgram, tmp_path: Path) -> None:
     """A watched call takes a Python frame more than Inductor's, two where calls are counted in
     Python; the end of the stack is the same."""

@@ -80,6 +80,7 @@ def counts(rows: list[dict[str, str]]) -> list[list[int]]:
     return [[int(value) for value in row.values()] for row in rows]
 
 
+@pytest.mark.full
 def test_cold_and_warm(run_program: RunProgram, cold_cache: Path, tmp_path: Path) -> None:
     env = {
         VARIABLE: "graph_stats, kernel_metadata,slow_fusion,"
@@ -149,6 +150,7 @@ def check_fusion_failures(decided: list[list[str]], folder: Path) -> None:
         assert {int(row["pre_grad_graph_id"]), int(row["post_grad_graph_id"])} <= set(range(5))
 
 
+@pytest.mark.full
 def test_the_fx_graph_cache_alone(
     run_program: RunProgram, cold_cache: Path, tmp_path: Path
 ) -> None:
@@ -185,6 +187,7 @@ def test_the_working_folder(run_forked: RunProgram, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_cache_filled_without_the_numbers(
     run_forked: RunProgram, cold_cache: Path, tmp_path: Path
 ) -> None:
@@ -204,6 +207,7 @@ def test_a_cache_filled_without_the_numbers(
     assert any("graph_stats" in note and "damaged" in note for note in done.report["notes"])
 
 
+@pytest.mark.full
 def test_the_same_cache_keys_as_inductor(run_program: RunProgram, cold_cache: Path) -> None:
     """Inductor's config, of which the enabled tables are part, makes the key; we do not."""
     env = {VARIABLE: "kernel_metadata", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
@@ -245,6 +249,7 @@ def test_what_cannot_be_written_is_lost_and_said_once(
     assert done.stderr.count("WARNING: lost: a row of metric table graph_stats: IsADir") == 1
 
 
+@pytest.mark.full
 def test_compiled_in_another_process(
     run_program: RunProgram, cold_cache: Path, tmp_path: Path
 ) -> None:
@@ -286,6 +291,7 @@ print(type(table) is metrics.MetricTable, metrics.log_kernel_metadata.__module__
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "env", [{}, {VARIABLE: "slow_fusion", "INSTRUMENTED_DISABLE": "1"}], ids=["off", "disabled"]
 )

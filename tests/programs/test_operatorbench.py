@@ -94,6 +94,7 @@ def test_files(whole: Ran) -> None:
     assert rows[3]["reason"].startswith("RuntimeError: ")
 
 
+@pytest.mark.full
 def test_going_on_where_a_run_was_stopped(whole: Ran) -> None:
     before = whole.data["samples"]
     journal = whole.one("*.jsonl")
@@ -112,6 +113,7 @@ def test_going_on_where_a_run_was_stopped(whole: Ran) -> None:
     assert "had accuracy_checking True, this one has False" in " ".join(other.err.split())
 
 
+@pytest.mark.full
 def test_interrupted_it_shows_what_is_done(tmp_path: Path) -> None:
     many = "".join(f"cnt: 1, ((T([{size}], f16), 1.0), {{}})\n" for size in range(9, 300))
     (tmp_path / "inputs.txt").write_text("Operator: aten.add.Tensor\n" + many)
@@ -139,6 +141,7 @@ SETTINGS = Settings(("eager", "inductor"), "cpu", "float32", 1, False, False)
 ADD = Task("aten.add.Tensor", 0, "((T([8], f16), 1.0), {})", 9)
 
 
+@pytest.mark.full
 def test_a_crash_or_a_hang_costs_one_sample(tmp_path: Path) -> None:
     worker = Worker(SETTINGS, tmp_path / "log")
     try:

@@ -56,6 +56,7 @@ def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
     }
 
 
+@pytest.mark.full
 def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> None:
     """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
     run_forked(KNOWN.replace("STEPS", "1"))
@@ -67,6 +68,7 @@ def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> 
     assert done.report["summary"]["total_ops"] == 8 * 5
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("steps", [5, 1000])
 def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
     done = run_forked(KNOWN.replace("STEPS", str(steps)))
@@ -117,6 +119,7 @@ CROWDED = """
 """
 
 
+@pytest.mark.full
 def test_others_see_the_events_inside_ops_and_regions(run_forked: RunProgram) -> None:
     """While it is alone, the meter has PyTorch make none of them."""
     program = (
@@ -171,6 +174,7 @@ def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
     assert (rows["CubedBackward"], rows["aten::add"]) == (6, 5)
 
 
+@pytest.mark.full
 def test_compilations_inside_an_op_take_none_of_its_time(run_forked: RunProgram) -> None:
     """Reentrant checkpointing calls the function in an autograd function's forward and backward."""
     done = run_forked(
@@ -205,6 +209,7 @@ def test_compilations_inside_an_op_take_none_of_its_time(run_forked: RunProgram)
     assert forward == {"0/0": 1, "1/0": 3, "1/1": 3}
 
 
+@pytest.mark.full
 def test_a_profilers_compilations_are_no_ops(run_forked: RunProgram) -> None:
     done = run_forked(
         """
@@ -275,6 +280,7 @@ def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.full
 def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:
     """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
     source = KNOWN.replace("STEPS", "2000") + (
@@ -290,6 +296,7 @@ def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> N
     assert "s of the run are not accounted for" in " ".join(done.stderr.split())
 
 
+@pytest.mark.full
 def test_graphs_inside_a_graphs_operator(run_forked: RunProgram) -> None:
     done = run_forked(
         """
@@ -452,6 +459,7 @@ def test_reset_starts_afresh(run_forked: RunProgram) -> None:
     assert (done.report["summary"]["captured_ops"], done.report["summary"]["total_ops"]) == (28, 56)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("sample_s", "whole"), [(0.0, True), (0.01, False)])
 def test_a_window_ends_where_samples_are_slow(
     run_forked: RunProgram, sample_s: float, whole: bool
@@ -480,6 +488,7 @@ def test_a_window_ends_where_samples_are_slow(
         assert ops["status"] == "sampled" and 12 <= ops["observed_pct"] <= 15
 
 
+@pytest.mark.full
 def test_modes_agree(run_forked: RunProgram) -> None:
     """200 training steps: every percentage within a point."""
     found = {}
@@ -490,6 +499,7 @@ def test_modes_agree(run_forked: RunProgram) -> None:
     assert found["auto"]["pct_ops"] == pytest.approx(found["always"]["pct_ops"], abs=1)
 
 
+@pytest.mark.full
 def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
     """A million eager ops and 100,000 graph calls, all of them observed."""
     done = run_program(

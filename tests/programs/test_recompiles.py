@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pytest
 from programs import RunProgram
 
 from instrumented_backend.observe.guards import FailedGuard
@@ -82,6 +83,7 @@ EXPECTED = {
 }
 
 
+@pytest.mark.full
 def test_every_guard_in_the_users_terms(run_program: RunProgram) -> None:
     done = run_program(
         PROGRAM,

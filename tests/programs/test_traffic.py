@@ -1,5 +1,6 @@
 """Bytes of C++ kernels, as Inductor's scheduler counts them."""
 
+import pytest
 from programs import RunProgram
 
 SCHEDULER = """
@@ -35,6 +36,7 @@ SCHEDULER = """
 """
 
 
+@pytest.mark.full
 def test_cpp_bytes_are_the_schedulers(run_forked: RunProgram) -> None:
     """Equal for a kernel of one scheduler node, and for one of several that share no buffer."""
     done = run_forked(SCHEDULER, env={"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"})

@@ -7,6 +7,7 @@ from programs import RunProgram
 from ranks import check_whole, run
 
 
+@pytest.mark.full
 def test_two_ranks(run_program: RunProgram) -> None:
     ours = run(run_program, "instrumented")
     check_whole(ours, "cpu")
@@ -22,6 +23,7 @@ DEATHS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "death",
     ["SIGKILL", *(pytest.param(name, marks=pytest.mark.full) for name in list(DEATHS)[:2])],
