@@ -1,5 +1,5 @@
-// What the program calls in a compiled graph's place: counts each call, and has it watched by whoever
-// wants to. In Python, the frame alone would cost more than all of this.
+// What the program calls in a compiled graph's place: counts each call, and has it watched by
+// whoever wants to. In Python, the frame alone would cost more than all of this.
 //
 // While nobody watches, a call is counted and passed on. While only the op meter does, and needs no
 // Python for it, its native part is told where the region begins and ends. In any other case it is
@@ -24,8 +24,7 @@ enum State : int64_t { kUnwatched, kWatched, kMetered };
 
 // What each call needs comes first, close together.
 struct GraphCall {
-  PyObject_HEAD
-  vectorcallfunc vectorcall;
+  PyObject_HEAD vectorcallfunc vectorcall;
   PyObject* compiled;
   const Gate* gate;
   int64_t* calls;  // their number, under the interpreter lock
@@ -153,9 +152,8 @@ PyType_Slot slots[] = {
 };
 
 // Of the heap: Dynamo asks for the type's name at each call, which a static type makes anew.
-PyType_Spec spec = {
-    "instrumented_backend._graph_call.GraphCall", sizeof(GraphCall), 0,
-    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
+PyType_Spec spec = {"instrumented_backend._graph_call.GraphCall", sizeof(GraphCall), 0,
+                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_HAVE_GC, slots};
 
 PyModuleDef module = {PyModuleDef_HEAD_INIT, "_graph_call", nullptr, -1, nullptr};
 

@@ -1,8 +1,9 @@
-// The op meter's native part: counts and times the ops that a program runs outside compiled regions.
+// The op meter's native part: counts and times the ops that a program runs outside compiled
+// regions.
 //
 // A global RecordFunction callback, there only while a window is open. An op is the outermost event
-// of its thread that is none of PyTorch's own wrappers. Python says when a thread enters and leaves a
-// region. Ops are booked to the "gap" that follows a graph's call, because a sampled run is
+// of its thread that is none of PyTorch's own wrappers. Python says when a thread enters and leaves
+// a region. Ops are booked to the "gap" that follows a graph's call, because a sampled run is
 // extrapolated gap by gap from the calls, which are counted exactly.
 //
 // Plain C functions, called with ctypes. Only ATen/record_function.h is included: it builds in
@@ -36,8 +37,8 @@ constexpr size_t kMaxCells = 32768;
 constexpr uint32_t kMaxOrdinals = 64;
 constexpr uint32_t kNoCell = ~0u;
 constexpr uint32_t kHeard = 3;  // most ops have one or two events inside
-// The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which it
-// stands for so many: enough where it is always on the same line, as most are.
+// The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
+// it stands for so many: enough where it is always on the same line, as most are.
 constexpr double kThinning = 2;
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
@@ -56,10 +57,11 @@ struct Sums {
 };
 
 // The ops of one name in one gap, told apart by whether they are the gap's first of that name, its
-// second, ...: mostly, each of these is always on the same line of the program. A cache line each, in
-// the order in which they first ran: what else a step does has mostly driven them out of the cache.
+// second, ...: mostly, each of these is always on the same line of the program. A cache line each,
+// in the order in which they first ran: what else a step does has mostly driven them out of the
+// cache.
 struct alignas(64) Cell {
-  size_t hash;  // of the name
+  size_t hash;       // of the name
   const char* name;  // interned
   int64_t gap;
   int64_t count = 0;
@@ -90,7 +92,8 @@ struct Key {
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    return (std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.gap)) * 1000003u ^ key.ordinal;
+    return (std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.gap)) * 1000003u ^
+           key.ordinal;
   }
 };
 
@@ -100,9 +103,7 @@ using Sampler = void (*)(const char*, int64_t, int64_t, int64_t, double);
 // Looks names up without making a string of each.
 struct NameHash {
   using is_transparent = void;
-  size_t operator()(std::string_view name) const {
-    return std::hash<std::string_view>()(name);
-  }
+  size_t operator()(std::string_view name) const { return std::hash<std::string_view>()(name); }
 };
 
 struct Meter {
@@ -175,9 +176,9 @@ Meter& meter() {
 std::atomic<bool> open_now{false};
 // Somebody else's callbacks were there before ours.
 std::atomic<bool> has_company{false};
-// What a window costs: the callback's calls; those of them that are ops; autograd nodes among these,
-// whose names PyTorch puts together for us; samples taken, and the CPU time that they took; how often
-// a thread was silenced.
+// What a window costs: the callback's calls; those of them that are ops; autograd nodes among
+// these, whose names PyTorch puts together for us; samples taken, and the CPU time that they took;
+// how often a thread was silenced.
 struct Work {
   uint64_t events = 0, ops = 0, nodes = 0, samples = 0, sample_ns = 0, silences = 0;
 };
@@ -190,8 +191,8 @@ std::atomic<int64_t> last_gap{kNoGap};  // of any thread, for threads without re
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 
 struct Thread {
-  uint32_t depth = 0;     // events under way that we saw start
-  uint32_t op_depth = 0;  // the depth of the op under way; 0: none
+  uint32_t depth = 0;           // events under way that we saw start
+  uint32_t op_depth = 0;        // the depth of the op under way; 0: none
   bool is_compilation = false;  // what is under way as an op
   uint32_t regions = 0;
   uint32_t quiet = 0;  // compiling, or sampling
@@ -214,13 +215,9 @@ struct Thread {
 
 thread_local Thread self;
 
-bool is_node(const char* name) {
-  return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0;
-}
+bool is_node(const char* name) { return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0; }
 
-const char* op_name(const char* name) {
-  return is_node(name) ? name + kNodePrefixLength : name;
-}
+const char* op_name(const char* name) { return is_node(name) ? name + kNodePrefixLength : name; }
 
 // Counts an op; where, or nullptr if there are too many cells.
 const Cell* book(Meter& m, Thread& t, std::string_view name, int64_t gap, int64_t ns) {
@@ -312,8 +309,8 @@ bool is_compilation(const char* name) {
 }
 
 // What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From the
-// third on it makes none on this thread; to switch that off and on again takes 0.45 us. Only while the
-// callback is the only one: others want to see them.
+// third on it makes none on this thread; to switch that off and on again takes 0.45 us. Only while
+// the callback is the only one: others want to see them.
 void silence(Thread& t) {
   if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
     return;
@@ -606,9 +603,7 @@ std::unique_ptr<at::ObserverContext> count_start(const at::RecordFunction&) {
   return nullptr;
 }
 
-void count_end(const at::RecordFunction&, at::ObserverContext*) {
-  --counting_depth;
-}
+void count_end(const at::RecordFunction&, at::ObserverContext*) { --counting_depth; }
 
 }  // namespace
 
@@ -628,8 +623,6 @@ int64_t op_count_take() {
   return result;
 }
 
-void op_count_end(uint64_t handle) {
-  at::removeCallback(handle);
-}
+void op_count_end(uint64_t handle) { at::removeCallback(handle); }
 
 }  // extern "C"

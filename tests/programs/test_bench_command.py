@@ -85,6 +85,7 @@ def test_every_kernel_of_a_program_is_timed(benched: dict[str, Any], cache: Path
     assert externs and all(row["gflop_per_s"] > 0 for row in externs)
 
 
+@pytest.mark.full
 def test_rates_follow_from_the_times(benched: dict[str, Any]) -> None:
     (peak,) = benched["peaks"]
     assert peak["device"] == "cpu" and peak["compared_with"] == "measured copy"
@@ -96,6 +97,7 @@ def test_rates_follow_from_the_times(benched: dict[str, Any]) -> None:
         assert row["peak_pct"] <= 105 or any("faster than" in note for note in row["notes"])
 
 
+@pytest.mark.full
 def test_the_whole_call_beside_its_kernels(benched: dict[str, Any]) -> None:
     assert len(benched["graphs"]) == 2
     for graph in benched["graphs"]:
@@ -105,6 +107,7 @@ def test_the_whole_call_beside_its_kernels(benched: dict[str, Any]) -> None:
         assert graph["kernels_ms"] == pytest.approx(expected)
 
 
+@pytest.mark.full
 def test_profile_reports(benched: dict[str, Any]) -> None:
     """With json they are in the document, and on stderr."""
     assert benched["stderr"].count("Output for tabulate: ") == 2
@@ -152,7 +155,9 @@ def bench_one(path: Path, **options: Any) -> BenchRun:
     ("body", "said"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the process died of SIGSEGV"),
-        ("signal.pause()", "no result after 5 s: stopped"),
+        pytest.param(
+            "signal.pause()", "no result after 5 s: stopped", marks=pytest.mark.full
+        ),
         ("torch.empty(1 << 45)", "out of memory: DefaultCPUAllocator: can't allocate memory"),
     ],
 )

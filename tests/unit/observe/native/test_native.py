@@ -94,6 +94,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == ""
 
 
+@pytest.mark.full
 def test_two_processes_at_once(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from instrumented_backend.observe import native;"
