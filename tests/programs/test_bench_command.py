@@ -155,9 +155,7 @@ def bench_one(path: Path, **options: Any) -> BenchRun:
     ("body", "said"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the process died of SIGSEGV"),
-        pytest.param(
-            "signal.pause()", "no result after 5 s: stopped", marks=pytest.mark.full
-        ),
+        pytest.param("signal.pause()", "no result after 5 s: stopped", marks=pytest.mark.full),
         ("torch.empty(1 << 45)", "out of memory: DefaultCPUAllocator: can't allocate memory"),
     ],
 )

@@ -1,45 +1,29 @@
-"""PyTorch's own operators, compiled by us and by Inductor: the same bits, or the same error.
-
-``pytest -m dropin`` runs all of them, forward and backward, some 690 with their variants, in half
-an hour; a fixed tenth of them runs with the other tests. `dropin.py` has what is compared, and the
-list of operators that are left out.
-"""
+"""A tenth of PyTorch's own operators, compiled by us and by Inductor: the same bits."""
 
 import json
 import subprocess
 import sys
 from collections import Counter
-from typing import Any
 
 import pytest
-from paths import SUPPORT
-
-PROGRAM = SUPPORT / "dropin.py"
-TENTHS = [0, *(pytest.param(tenth, marks=pytest.mark.full) for tenth in range(1, 10))]
-
-Outcomes = list[dict[str, Any]]
-
-
-def outcomes(*arguments: str) -> Outcomes:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments], stdout=subprocess.PIPE, text=True
-    )
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert done.returncode == 0, f"{lines[-1]['operator']} ended the process: {done.returncode}"
-    return [line for line in lines if "started" not in line]
+from paths import BENCHMARKS
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("tenth", TENTHS)
-def test_a_tenth_of_the_operators(tenth: int) -> None:
-    seen = outcomes(str(tenth))
+def test_a_tenth_of_the_operators() -> None:
+    """In another process: importing torch.testing's database changes global settings."""
+    command = [sys.executable, str(BENCHMARKS / "dropin.py"), "--here", "--tenth=0"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0, f"{lines[-1]['operator']} ended the process: {done.returncode}"
+    seen = [line for line in lines if "started" not in line]
     counts = Counter(
         operators=len(seen),
         with_backward=sum(outcome["backward"] for outcome in seen),
         in_graphs=sum(bool(outcome["graphs"]) for outcome in seen),
         same_error=sum(bool(outcome["error"]) for outcome in seen),
     )
-    print(f"tenth {tenth}: {dict(counts)}")
+    print(dict(counts))
     wrong = [o for o in seen if o["differs"] or o["lost"] or o["skipped"]]
     assert not wrong
     # Not everything left to eager, nor failing in both.
@@ -53,7 +37,7 @@ def test_a_difference_is_seen() -> None:
     """`compare` on operators that differ with the backend, or from call to call."""
     program = f"""
 import sys
-sys.path.insert(0, {str(PROGRAM.parent)!r})
+sys.path.insert(0, {str(BENCHMARKS)!r})
 import torch
 import dropin
 

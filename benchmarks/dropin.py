@@ -1,19 +1,23 @@
-"""One operator after another from PyTorch's own database, compiled by Inductor and by us.
+"""PyTorch's own operators, compiled by us and by Inductor: the same bits, or the same error.
 
-    python tests/dropin.py TENTH [--operator NAME]...
+    python benchmarks/dropin.py              # all of them, forward and backward: half an hour
+    python benchmarks/dropin.py --tenth 0    # every tenth one, from the first
+    python benchmarks/dropin.py --operator nn.functional.pad.reflect
 
-prints one line of JSON for each operator of that tenth: what both did, and whether it is the same.
-It is a program and no test, because torch.testing's internals change global settings, and because
-an operator may crash.
+Exit code 1 where one differs. Each tenth runs in a process of its own, because torch.testing's
+internals change global settings, and because an operator may crash. `LEFT_OUT` lists what is not
+compared.
 """
 
-import argparse
 import faulthandler
 import json
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
+import click
 import torch
 import torch._dynamo
 from torch.testing._internal import common_methods_invocations
@@ -171,13 +175,9 @@ def compare(op: Any, ours_first: bool) -> dict[str, Any]:
     return outcome
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("tenth", type=int, choices=range(TENTHS))
-    parser.add_argument("--operator", action="append", default=[])
-    asked = parser.parse_args()
+def compare_here(names: list[str]) -> None:
+    """Print one line of JSON for each operator when it starts, and one when it has ended."""
     found = operators()
-    names = asked.operator or names_of(asked.tenth)
     warnings.simplefilter("ignore")
     # More of them in graphs: those that the database calls in a function which sets the seed and
     # breaks the graph, and those whose sizes depend on the data.
@@ -189,6 +189,49 @@ def main() -> None:
         faulthandler.dump_traceback_later(LIMIT_S, exit=True)
         outcome = compare(found[name], ours_first=number % 2 == 1)
         print(json.dumps({"operator": name, **outcome}), flush=True)
+
+
+def outcomes(names: list[str]) -> list[dict[str, Any]]:
+    """What `compare` gives for each, from another process; an operator that ends it is the last."""
+    done = subprocess.run(
+        [sys.executable, __file__, "--here", *(f"--operator={name}" for name in names)],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    ended = [line for line in lines if "started" not in line]
+    if done.returncode:
+        last = lines[-1]["operator"] if lines else "importing torch's database"
+        ended.append({"operator": last, "differs": [f"ended the process: {done.returncode}"]})
+    return ended
+
+
+def is_wrong(outcome: dict[str, Any]) -> bool:
+    return bool(outcome["differs"] or outcome.get("lost") or outcome.get("skipped"))
+
+
+@click.command()
+@click.option("--tenth", type=click.IntRange(0, TENTHS - 1), multiple=True, help="Only this one.")
+@click.option("--operator", type=str, multiple=True, help="Only this one, by its full name.")
+@click.option("--here", is_flag=True, hidden=True)
+def main(tenth: tuple[int, ...], operator: tuple[str, ...], here: bool) -> None:
+    """Compare PyTorch's operators, compiled by us and by Inductor, bit for bit."""
+    unknown = set(operator) - set(operators())
+    if unknown:
+        raise click.BadParameter(f"no such operator: {', '.join(sorted(unknown))}")
+    parts = [list(operator)] if operator else [names_of(t) for t in tenth or range(TENTHS)]
+    if here:
+        compare_here([name for names in parts for name in names])
+        return
+    seen: list[dict[str, Any]] = []
+    with click.progressbar(parts, file=sys.stderr) as bar:
+        for names in bar:
+            seen += outcomes(names)
+    wrong = [outcome for outcome in seen if is_wrong(outcome)]
+    for outcome in wrong:
+        print(json.dumps(outcome))
+    print(f"{len(seen)} operators compared, {len(wrong)} differ")
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":
