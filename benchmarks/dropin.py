@@ -25,6 +25,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
 import instrumented_backend
+from instrumented_backend.records import notes
 
 TENTHS = 10
 LIMIT_S = 600  # for one operator
@@ -165,13 +166,13 @@ def compare(op: Any, ours_first: bool) -> dict[str, Any]:
     outcome["backward"] = len(theirs.get("gradients", ())) > 1
     outcome["graphs"] = theirs.get("graphs")
     outcome["differs"] = [key for key in {**theirs, **ours} if theirs.get(key) != ours.get(key)]
-    outcome["lost"] = [note for note in report.notes if note.startswith("lost:")]
+    outcome["lost"] = [note.text for note in report.coded_notes({notes.LOST})]
     if outcome["differs"]:
         again = run(op, "inductor")
         outcome["inductor_differs"] = [key for key in theirs if theirs[key] != again.get(key)]
         outcome["errors"] = [theirs.get("error"), ours.get("error")]
-    if not outcome["error"] and report.summary["graphs"] != theirs.get("graphs"):
-        outcome["differs"].append(f"graphs observed: {report.summary['graphs']}")
+    if not outcome["error"] and report.summary.graphs != theirs.get("graphs"):
+        outcome["differs"].append(f"graphs observed: {report.summary.graphs}")
     return outcome
 
 

@@ -127,18 +127,10 @@ def show(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
     file, or the folder, for all in it.
     """
     files = [file for path in reports for file in _files(path)]
-    for path, report in [(path, _read(path)) for path in files]:
-        try:
-            text = render(report, tables)
-            head = f"== rank {report.run['rank']}, pid {report.run['pid']}"
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            # The tables are made for what this release writes.
-            raise click.UsageError(
-                f"{path}: damaged, or of another release: {type(error).__name__}: {error}"
-            ) from None
+    for report in [_read(file) for file in files]:
         if len(files) > 1:
-            click.echo(head)
-        click.echo(text)
+            click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
+        click.echo(render(report, tables))
 
 
 @cli.command()

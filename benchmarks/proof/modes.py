@@ -39,8 +39,8 @@ def train(device: str, steps: int) -> Shares:
         step()
     report = instrumented_backend.report()
     shares: Shares = {
-        "ops, %": report.summary["pct_ops"],
-        "op time, %": report.summary["pct_time"],
+        "ops, %": report.summary.pct_ops,
+        "op time, %": report.summary.pct_time,
     }
     for eager in report.ops.eager:
         shares[f"eager {eager.op}, %"] = eager.share_pct

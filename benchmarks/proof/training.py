@@ -55,7 +55,7 @@ def _measure(name: str, device: str) -> Iterator[Figure]:
             compiled = torch.compile(model, backend="instrumented")
             for _ in range(2):
                 step(compiled)
-            phases = instrumented_backend.report().compile["phases"]
+            phases = instrumented_backend.report().compile.phases
             spent = torch._dynamo.utils.calculate_time_spent()
             seconds = spent["total_wall_time"] + sum(spent.get(key, 0) for key in TUNING)
             yield Figure(name, "compile phases, s", cache, sum(phases.values()), seconds, 3)
@@ -65,13 +65,13 @@ def _measure(name: str, device: str) -> Iterator[Figure]:
                 training.steps(compiled, STEPS)
                 report = instrumented_backend.report()
                 events = profile(functools.partial(training.steps, compiled, STEPS))
-                shares.append((report.summary["pct_time"], events.pct_time))
+                shares.append((report.summary.pct_time, events.pct_time))
             captured, ops = report.ops.captured, report.ops
             per_step = {
-                "forward ops": (captured["forward_ops"], truth.inside.total(), 1.0),
-                "backward ops": (captured["backward_ops"], truth.backward, 2.0),
+                "forward ops": (captured.forward_ops, truth.inside.total(), 1.0),
+                "backward ops": (captured.backward_ops, truth.backward, 2.0),
                 "eager ops": (
-                    None if ops.total_ops is None else ops.total_ops - captured["ops"],
+                    None if ops.total_ops is None else ops.total_ops - captured.ops,
                     events.eager_ops / STEPS,
                     1.0,
                 ),

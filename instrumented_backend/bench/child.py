@@ -4,10 +4,8 @@
 prints goes to stderr; the lines of JSON are the process's own stdout.
 """
 
-import dataclasses
 import importlib.util
 import io
-import json
 import os
 import resource
 import sys
@@ -15,13 +13,15 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import TextIO
+
+from instrumented_backend.bench import events
 
 MODULE_NAME = "instrumented_backend_benchmarked_module"
 
 
 def main() -> None:
-    request = json.load(sys.stdin)
+    request = events.read_request(sys.stdin.read())
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     channel = Channel(out)
@@ -29,21 +29,21 @@ def main() -> None:
 
     from instrumented_backend.bench.peak import NoDevice, measure_peak
 
-    if "peak" in request:
+    if isinstance(request, events.PeakRequest):
         try:
-            channel.say("peak", peak=dataclasses.asdict(measure_peak(request["peak"])))
+            channel.say(events.PeakMeasured(measure_peak(request.device)))
         except NoDevice as error:
-            channel.say("no device", error=str(error))
+            channel.say(events.DeviceMissing(str(error)))
         return
-    if request["memory_limit_bytes"] is not None:
-        _limit_memory(request["memory_limit_bytes"])
-    if request["without_autotune_cache"]:
+    if request.memory_limit_bytes is not None:
+        _limit_memory(request.memory_limit_bytes)
+    if request.without_autotune_cache:
         from instrumented_backend import torch_compat
 
         torch_compat.patch_autotune_cache()
     with torch.no_grad():
         _bench(request, channel)
-    channel.say("end")
+    channel.say(events.End())
 
 
 class Channel:
@@ -52,8 +52,8 @@ class Channel:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def say(self, event: str, **data: Any) -> None:
-        self._out.write(json.dumps({"event": event, **data}) + "\n")
+    def say(self, event: events.Event) -> None:
+        self._out.write(events.to_line(event) + "\n")
         self._out.flush()
 
 
@@ -64,17 +64,17 @@ def _limit_memory(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (total, total))
 
 
-def _bench(request: dict[str, Any], channel: Channel) -> None:
+def _bench(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.launches import NotReached, is_fatal, reason
 
-    steps: Callable[[dict[str, Any], Channel], None]
-    steps = _graph if request["kind"] == "graph" else _kernel
+    steps: Callable[[events.ModuleRequest, Channel], None]
+    steps = _graph if request.kind == "graph" else _kernel
     try:
         steps(request, channel)
     except NotReached as error:
-        channel.say("failed", error=str(error))
+        channel.say(events.Failed(str(error)))
     except Exception as error:  # whatever generated code may raise: the parent tells it
-        channel.say("failed", error=reason(error))
+        channel.say(events.Failed(reason(error)))
         if is_fatal(error):
             os._exit(1)  # the device's context is of no more use, not even for leaving
 
@@ -89,59 +89,58 @@ def load_module(path: str) -> ModuleType:
     return module
 
 
-def _graph(request: dict[str, Any], channel: Channel) -> None:
+def _graph(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.graph import graph_arguments, profile_graph, time_call
     from instrumented_backend.bench.launches import Launch, Walk
     from instrumented_backend.kernels.parse import GraphSource
 
-    text = Path(request["path"]).read_text(encoding="utf-8")
+    text = Path(request.path).read_text(encoding="utf-8")
     source = GraphSource(text)
-    module = load_module(request["path"])
-    device = request["device"]
+    module = load_module(request.path)
+    device = request.device
 
     def begin(launch: Launch) -> None:
-        channel.say("begin", number=launch.number, name=launch.name)
+        channel.say(events.Begin(launch.number, launch.name))
 
     def done(launch: Launch) -> None:
-        records = [dataclasses.asdict(record) for record in launch.records]
-        channel.say("row", number=launch.number, name=launch.name, records=records)
+        channel.say(events.Rows(launch.number, launch.name, launch.records))
 
     walk = Walk(
         source,
         device,
         begin,
         done,
-        all_configs=request["all_configs"],
-        resume=request["resume"],
-        skip=frozenset(request["skip"]),
+        all_configs=request.all_configs,
+        resume=request.resume,
+        skip=frozenset(request.skip),
     )
-    channel.say("ready")
+    channel.say(events.Ready())
     try:
         walk.run(module, graph_arguments(module, source, text))
     finally:
-        calls = {str(launch.number): launch.calls for launch in walk.launches.values()}
-        channel.say("calls", calls=calls)
-    if request["skip"]:
+        calls = {launch.number: launch.calls for launch in walk.launches.values()}
+        channel.say(events.Calls(calls))
+    if request.skip:
         return  # the whole call would end as the launch that is left out did
     arguments = graph_arguments(module, source, text)
-    channel.say("begin", number=None, name="the compiled call")
-    channel.say("call", timing=dataclasses.asdict(time_call(module, arguments, device)))
-    if request["profile"]:
-        channel.say("begin", number=None, name="the profile")
+    channel.say(events.Begin(None, "the compiled call"))
+    channel.say(events.WholeCall(time_call(module, arguments, device)))
+    if request.profile:
+        channel.say(events.Begin(None, "the profile"))
         with redirect_stdout(io.StringIO()) as report:
-            profile_graph(Path(request["path"]).stem, module, source, arguments, device)
-        channel.say("profile", text=report.getvalue())
+            profile_graph(Path(request.path).stem, module, source, arguments, device)
+        channel.say(events.Profile(report.getvalue()))
 
 
-def _kernel(request: dict[str, Any], channel: Channel) -> None:
+def _kernel(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.kernel_module import bench_kernel_module
 
-    text = Path(request["path"]).read_text(encoding="utf-8")
-    module = load_module(request["path"])
-    channel.say("ready")
-    channel.say("begin", number=0, name="")
-    records = bench_kernel_module(module, text, request["device"], request["all_configs"])
-    channel.say("row", number=0, name="", records=[dataclasses.asdict(r) for r in records])
+    text = Path(request.path).read_text(encoding="utf-8")
+    module = load_module(request.path)
+    channel.say(events.Ready())
+    channel.say(events.Begin(0, ""))
+    records = bench_kernel_module(module, text, request.device, request.all_configs)
+    channel.say(events.Rows(0, "", records))
 
 
 if __name__ == "__main__":

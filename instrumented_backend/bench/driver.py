@@ -1,7 +1,6 @@
 """Runs the benchmarks: a child process for each module, started again after a crash."""
 
 import contextlib
-import json
 import os
 import queue
 import signal
@@ -12,25 +11,23 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
+import msgspec
+
+from instrumented_backend.bench import events
 from instrumented_backend.bench.collect import Target
 from instrumented_backend.bench.records import (
     BenchRecord,
     BenchRun,
     GraphBench,
-    Peak,
-    Timing,
     explain,
-    record_from,
 )
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module
 _COMMAND = (sys.executable, "-m", "instrumented_backend.bench.child")
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,7 @@ def bench(
     except KeyboardInterrupt:
         run.interrupted = True
     for record in run.kernels:
-        record.notes = explain(record)
+        record.add_notes(*explain(record))
     return run
 
 
@@ -76,12 +73,14 @@ def _measure_peaks(run: BenchRun, targets: list[Target]) -> dict[str, str]:
     """Returns why a kind of device cannot be had."""
     missing = {}
     for device in dict.fromkeys(target.device for target in targets):
-        with Child({"peak": device}, None) as child:
+        with Child(events.PeakRequest(device), None) as child:
             event = child.next(60 * LOAD_FACTOR)
-        if event["event"] == "peak":
-            run.peaks[device] = Peak(**event["peak"])
+        if isinstance(event, events.PeakMeasured):
+            run.peaks[device] = event.peak
+        elif isinstance(event, events.DeviceMissing | events.Gone):
+            missing[device] = event.error
         else:
-            missing[device] = str(event.get("error"))
+            raise TypeError(event)
     return missing
 
 
@@ -139,64 +138,65 @@ def _attempt(
     advance: Callable[[int], None],
 ) -> bool:
     """Run the module once; False if another attempt, without what crashed, may give more."""
-    request = {
-        "kind": target.kind,
-        "path": str(target.path),
-        "device": target.device,
-        "all_configs": options.all_configs,
+    request = events.ModuleRequest(
+        kind=target.kind,
+        path=str(target.path),
+        device=target.device,
+        all_configs=options.all_configs,
         # Beside a kernel's own module, Inductor would write down which configuration it chose.
-        "without_autotune_cache": options.all_configs
+        without_autotune_cache=options.all_configs
         or (target.kind == "kernel" and cache_of(target.path) is None),
-        "profile": options.profile and not progress.skip,
-        "memory_limit_bytes": options.memory_limit_bytes if target.device == "cpu" else None,
-        "resume": progress.resume,
-        "skip": progress.skip,
-    }
-    current: Event | None = None
+        profile=options.profile and not progress.skip,
+        memory_limit_bytes=options.memory_limit_bytes if target.device == "cpu" else None,
+        resume=progress.resume,
+        skip=progress.skip,
+    )
+    current: events.Begin | None = None
     loaded = False
     with Child(request, target.path) as child:
         while True:
-            slow = current is None or current["number"] is None or options.all_configs
+            slow = current is None or current.number is None or options.all_configs
             event = child.next(options.time_limit_s * (LOAD_FACTOR if slow else 1))
-            kind = event["event"]
-            if kind == "begin":
-                current = event
-            elif kind == "row":
-                number = event["number"]
-                progress.rows[number] = [record_from(record) for record in event["records"]]
-                progress.names[number] = event["name"]
-                current = None
-                advance(1)
-            elif kind == "calls":
-                progress.calls = {int(number): n for number, n in event["calls"].items()}
-            elif kind == "call":
-                graph.call = Timing(**event["timing"])
-                current = None
-            elif kind == "profile":
-                graph.profile = event["text"]
-                current = None
-            elif kind == "ready":
-                loaded = True
-            elif kind == "failed":
-                progress.error = event["error"]
-            elif kind == "end":
-                return True
-            else:
-                return _ended_early(target, event["error"], current, loaded, progress)
+            match event:
+                case events.Begin():
+                    current = event
+                case events.Rows():
+                    progress.rows[event.number] = event.records
+                    progress.names[event.number] = event.name
+                    current = None
+                    advance(1)
+                case events.Calls():
+                    progress.calls = event.calls
+                case events.WholeCall():
+                    graph.call = event.timing
+                    current = None
+                case events.Profile():
+                    graph.profile = event.text
+                    current = None
+                case events.Ready():
+                    loaded = True
+                case events.Failed():
+                    progress.error = event.error
+                case events.End():
+                    return True
+                case events.Gone():
+                    return _ended_early(target, event.error, current, loaded, progress)
+                case _:
+                    raise TypeError(event)
 
 
 def _ended_early(
-    target: Target, error: str, current: Event | None, loaded: bool, progress: _Progress
+    target: Target, error: str, current: events.Begin | None, loaded: bool, progress: _Progress
 ) -> bool:
     """The child is gone. One launch is to blame if it was being timed, else the module."""
     if current is None and progress.error is not None:
         fatal = max(progress.rows, default=None)  # its own row has the error already
         number = fatal if loaded else None
-    elif current is not None and current["number"] is not None:
-        number = int(current["number"])
-        record = BenchRecord(KernelRecord(current["name"], "unknown"), error=error)
+    elif current is not None and current.number is not None:
+        number = current.number
+        record = BenchRecord(KernelRecord(current.name, "unknown"), error=error)
         progress.rows[number] = [record]
-        progress.names[number] = current["name"]
+        progress.names[number] = current.name
     else:
         number = None
     if number is None or target.kind != "graph" or number in progress.skip:
@@ -244,8 +244,9 @@ def _add_rows(run: BenchRun, target: Target, progress: _Progress) -> None:
 
 
 def _not_launched(record: KernelRecord) -> str:
-    by = next((note for note in record.notes if note.startswith("launched, if at all")), None)
-    return by or "not reached before the end" if record.calls else by or "the graph never calls it"
+    for note in record.coded_notes({notes.LAUNCHED_BY_CHOICE}):
+        return note.text
+    return "not reached before the end" if record.calls else "the graph never calls it"
 
 
 def _parsed(
@@ -287,10 +288,11 @@ def _completed(
 class Child:
     """A process that answers a request with events, and is gone at the end of the ``with``."""
 
-    def __init__(self, request: dict[str, Any], module: Path | None) -> None:
+    def __init__(self, request: events.Request, module: Path | None) -> None:
         self._request = request
-        self._events: queue.Queue[Event | None] = queue.Queue()
-        self._environment = _environment(module, bool(request.get("all_configs")))
+        self._events: queue.Queue[events.Event | None] = queue.Queue()
+        all_configs = isinstance(request, events.ModuleRequest) and request.all_configs
+        self._environment = _environment(module, all_configs)
 
     def __enter__(self) -> "Child":
         self._stderr = tempfile.TemporaryFile()  # closed in __exit__
@@ -307,7 +309,7 @@ class Child:
         assert self._process.stdin is not None and self._process.stdout is not None
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
         with contextlib.suppress(BrokenPipeError):  # it has ended already; `next` tells how
-            self._process.stdin.write(json.dumps(self._request))
+            self._process.stdin.write(events.to_line(self._request))
             self._process.stdin.close()
         return self
 
@@ -319,16 +321,20 @@ class Child:
 
     def _read(self, lines: IO[str]) -> None:
         for line in lines:
-            self._events.put(json.loads(line))
+            try:
+                event = events.read_event(line)
+            except msgspec.DecodeError as error:
+                event = events.Gone(f"its process said what cannot be read: {error}")
+            self._events.put(event)
         self._events.put(None)
 
-    def next(self, limit_s: float) -> Event:
-        """The next event; ``{"event": "gone", "error": ...}`` after a crash or a hang."""
+    def next(self, limit_s: float) -> events.Event:
+        """The next event; `events.Gone` after a crash or a hang."""
         try:
             event = self._events.get(timeout=limit_s)
         except queue.Empty:
-            return {"event": "gone", "error": f"no result after {limit_s:g} s: stopped"}
-        return event if event is not None else {"event": "gone", "error": self._how_it_ended()}
+            return events.Gone(f"no result after {limit_s:g} s: stopped")
+        return event if event is not None else events.Gone(self._how_it_ended())
 
     def _how_it_ended(self) -> str:
         code = self._process.wait()

@@ -1,6 +1,5 @@
 """A kernel's own module, without the graph that launches it."""
 
-import copy
 from types import ModuleType
 from typing import Any
 
@@ -130,7 +129,6 @@ def _describe(facts: KernelFacts, args: tuple[Any, ...]) -> None:
         else None
         for arg in args
     ]
-    facts.record.notes = copy.copy(facts.record.notes)
     describe_launch(facts, CallSite(facts.record.kernel_name, values, {}, None, None))
     if facts.record.total_bytes is None:
         without_launch(facts.record)

@@ -20,7 +20,7 @@ from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.parse import GraphSource
 from instrumented_backend.kernels.traffic import describe_launch, extern_record, without_launch
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Walk:
             )
             synchronize(self.device)
             if fresh:
-                record.kernel.notes.append(_FRESH)
+                record.kernel.add_note(notes.TIME, _FRESH)
             launch.records = describe_chosen(record, configs, kernel)
         except Exception as error:  # one row tells it, and the run goes on
             record.error = reason(error)

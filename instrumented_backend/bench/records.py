@@ -1,9 +1,8 @@
 """What a benchmark finds, as plain data; no torch import. ``None`` is unknown, a note says why."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, Note, Noted, notes
 
 
 @dataclass
@@ -39,9 +38,14 @@ class Timing:
     p75_ms: float
     samples: int
 
+    @property
+    def spread_pct(self) -> float | None:
+        """From quartile to quartile, of the median."""
+        return 100 * (self.p75_ms - self.p25_ms) / self.ms if self.ms else None
+
 
 @dataclass
-class BenchRecord:
+class BenchRecord(Noted):
     """One kernel at one set of shapes, or one configuration of it (``--all-configs``).
 
     ``kernel`` describes it at the shapes that it was timed with. ``timing`` is None where it could
@@ -58,6 +62,7 @@ class BenchRecord:
     shared_bytes: int | None = None
     peak: Peak | None = None
     notes: list[str] = field(default_factory=list)
+    note_codes: list[str] = field(default_factory=list)
 
     @property
     def gb_per_s(self) -> float | None:
@@ -71,6 +76,14 @@ class BenchRecord:
         if self.timing is None or not self.timing.ms or self.kernel.flops is None:
             return None
         return self.kernel.flops / self.timing.ms / 1e6
+
+    @property
+    def peak_pct(self) -> float | None:
+        return self.share_of(self.peak.gb_per_s if self.peak else None)
+
+    @property
+    def copy_pct(self) -> float | None:
+        return self.share_of(self.peak.copy_gb_per_s if self.peak else None)
 
     def share_of(self, gb_per_s: float | None) -> float | None:
         """In percent."""
@@ -88,6 +101,13 @@ class GraphBench:
     error: str | None = None
     profile: str | None = None  # the report, as text
 
+    @property
+    def kernels_pct(self) -> float | None:
+        """Of the compiled call's time."""
+        if self.call is None or self.kernels_ms is None:
+            return None
+        return 100 * self.kernels_ms / self.call.ms
+
 
 @dataclass
 class BenchRun:
@@ -101,27 +121,25 @@ class BenchRun:
 
 
 _TELLING = 0.1  # of a time: less is not worth a note
-TIMED_COLD = "timed with cold caches"
 
 
-def explain(record: BenchRecord) -> list[str]:
+def explain(record: BenchRecord) -> list[Note]:
     """Notes about a record's own figures: spread, caches, what passes the bandwidth of memory."""
-    notes: list[str] = []
+    found: list[Note] = []
     timing, peak = record.timing, record.peak
     if timing is None:
-        return notes
+        return found
     if timing.p75_ms - timing.p25_ms > 0.1 * timing.ms:
-        notes.append(
-            f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
-        )
-    share = record.share_of(peak.copy_gb_per_s) if peak else None
+        text = f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
+        found.append(Note(notes.UNSTEADY, text))
+    share = record.copy_pct
     moved = record.kernel.total_bytes
     if peak is None or share is None or moved is None:
-        return notes
+        return found
     cache = peak.cache_bytes or 0
     if share > 100 and moved <= cache:
-        notes.append(f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}")
-        return notes
+        text = f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}"
+        return [*found, Note(notes.FROM_CACHE, text)]
     if share > 100:
         reads = record.kernel.read_bytes
         why = (
@@ -130,17 +148,19 @@ def explain(record: BenchRecord) -> list[str]:
             else "part of the bytes that are counted never reach memory, such as those read again "
             "from a cache"
         )
-        notes.append(f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): {why}")
+        text = f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): {why}"
+        found.append(Note(notes.FASTER_THAN_COPY, text))
     if peak.device != "cpu":
         launch_ms, held = peak.launch_ms or 0, min(moved, cache)
         less_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
         if less_ms > _TELLING * timing.ms:
-            notes.append(
-                f"{TIMED_COLD} and the launch; in a run it takes up to {less_ms:.2g} ms less: "
-                f"{launch_ms:.2g} are the launch, and {_size(held)} of its {_size(moved)} may "
-                "still be in the cache"
+            text = (
+                "timed with cold caches and the launch; in a run it takes up to "
+                f"{less_ms:.2g} ms less: {launch_ms:.2g} are the launch, and {_size(held)} of its "
+                f"{_size(moved)} may still be in the cache"
             )
-    return notes
+            found.append(Note(notes.TIMED_COLD, text))
+    return found
 
 
 def _size(count: int) -> str:
@@ -163,16 +183,3 @@ def timing_of(samples: list[float]) -> Timing:
         return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
 
     return Timing(quantile(0.5), ordered[0], quantile(0.25), quantile(0.75), len(ordered))
-
-
-def record_from(data: dict[str, Any]) -> BenchRecord:
-    """From the JSON of a child: the dataclasses as dicts."""
-    timing = data.get("timing")
-    return BenchRecord(
-        **{
-            **data,
-            "kernel": KernelRecord(**data["kernel"]),
-            "timing": None if timing is None else Timing(**timing),
-            "peak": None,
-        }
-    )

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from instrumented_backend.kernels.facts import Access, KernelFacts
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 _DTYPES = {
     "float": "float32",
@@ -153,7 +153,10 @@ def read_function(function: CppFunction, module: str, name: str | None) -> Kerne
     ]
     if is_template:
         record.num_load = record.num_store = None
-        record.notes.append("loads and stores unknown: they are in the template's own functions")
+        record.add_note(
+            notes.COUNTS_UNKNOWN,
+            "loads and stores unknown: they are in the template's own functions",
+        )
     return KernelFacts(
         record=record,
         constants={name: size for name, size in _SIZE.findall(module)} if is_template else {},

@@ -19,7 +19,7 @@ from instrumented_backend.kernels.traffic import (
     without_launch,
 )
 from instrumented_backend.kernels.wrapper import CallSite, Tensor, Wrapper, pieces_of
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 _LANGUAGES = {
     "triton": "triton",
@@ -340,10 +340,10 @@ def _generated(
     record = facts.record
     _describe_source(record, definition, sites)
     if problem is not None:
-        record.notes.append(problem)
+        record.add_note(notes.CALLS_UNKNOWN, problem)
     elif parent is not None:
         record.calls = 0
-        record.notes.append(f"launched, if at all, by {parent}")
+        record.add_note(notes.LAUNCHED_BY_CHOICE, f"launched, if at all, by {parent}")
     else:
         record.calls = len(sites)
     if sites:
@@ -372,15 +372,17 @@ def _choice(
     _describe_source(record, definition, sites)
     record.calls = len(sites) if problem is None else None
     if problem is not None:
-        record.notes.append(problem)
+        record.add_note(notes.CALLS_UNKNOWN, problem)
     first = next((records[name] for name in definition.subkernels if name in records), None)
     if first is None:
-        record.notes.append("bytes unknown: none of its kernels is in this file")
+        record.add_note(notes.BYTES_UNKNOWN, "bytes unknown: none of its kernels is in this file")
         return
     for name in _OF_A_CHOICE:
         setattr(record, name, copy.copy(getattr(first, name)))
-    record.notes += [note for note in first.notes if note.startswith(("bytes", "read and"))]
-    record.notes.append(f"sizes, bytes and flops: those of {first.kernel_name}")
+    record.add_notes(*first.coded_notes(notes.ABOUT_BYTES | {notes.PARTS_UNKNOWN}))
+    record.add_note(
+        notes.FIGURES_OF_CHOICE, f"sizes, bytes and flops: those of {first.kernel_name}"
+    )
 
 
 # What the kernels of a multi-kernel share.
@@ -405,9 +407,10 @@ def _note_mutated(facts: KernelFacts, sites: list[CallSite], mutated: set[str]) 
         for parameter, buffer in tensors:
             users = record.kernel_category == "user_autotune"  # it has no such figure
             if buffer in mutated - changed and record.bytes_source == ESTIMATED and not users:
-                record.notes.append(
+                record.add_note(
+                    notes.BYTES_ESTIMATED,
                     f"bytes: {parameter} was changed by a kernel before; Inductor's own figure "
-                    "leaves such a buffer out"
+                    "leaves such a buffer out",
                 )
         mutated |= changed
 
@@ -426,7 +429,7 @@ def _facts(definition: _Definition) -> KernelFacts:
     name, language, source = definition.name, definition.language, definition.source
     if definition.subkernels:
         record = KernelRecord(name, language, kernel_category="multi-kernel")
-        record.notes.append(f"chooses at run time: {', '.join(definition.subkernels)}")
+        record.add_note(notes.CHOOSES, f"chooses at run time: {', '.join(definition.subkernels)}")
         return KernelFacts(record, subkernels=definition.subkernels)
     try:
         if language == "triton" and source is not None:
@@ -441,7 +444,7 @@ def _facts(definition: _Definition) -> KernelFacts:
     except (ValueError, RecursionError, MemoryError) as error:
         problem = f"its source cannot be read: {str(error) or type(error).__name__}"
     record = KernelRecord(name, language)
-    record.notes.append(f"category unknown: {problem}")
+    record.add_note(notes.CATEGORY_UNKNOWN, f"category unknown: {problem}")
     return KernelFacts(record)
 
 
@@ -449,7 +452,9 @@ def _compare_sites(facts: KernelFacts, sites: list[CallSite]) -> None:
     """The record has the first launch's sizes; say so where another differs."""
     first = [_numels(site) for site in sites[:1]]
     if any(_numels(site) != first[0] for site in sites[1:]):
-        facts.record.notes.append("launched with several sizes: the figures are the first one's")
+        facts.record.add_note(
+            notes.SEVERAL_SIZES, "launched with several sizes: the figures are the first one's"
+        )
 
 
 def _numels(site: CallSite) -> list[str]:
@@ -478,5 +483,7 @@ def _cpp_wrapper_kernels(tree: ast.Module) -> Iterator[KernelRecord]:
             continue
         for function in cpp.cpp_functions(node.value):
             record = cpp.read_function(function, function.body, None).record
-            record.notes.append("calls and bytes unknown: the wrapper is C++ (cpp_wrapper)")
+            record.add_note(
+                notes.CALLS_UNKNOWN, "calls and bytes unknown: the wrapper is C++ (cpp_wrapper)"
+            )
             yield record

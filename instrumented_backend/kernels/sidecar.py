@@ -1,25 +1,41 @@
 """Facts of kernels that only the code generator had, from their graph's side file."""
 
-from typing import Any
+from dataclasses import asdict, dataclass, field
 
 from instrumented_backend import side_files
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, ReportError, notes
 
-Facts = dict[str, Any]  # of one kernel: total_bytes, aten_ops, fx_nodes, source_lines
 _KIND = "kernels"
+
+
+@dataclass
+class Facts:
+    """Of one kernel; the fields are those of `KernelRecord`."""
+
+    total_bytes: int | None = None
+    aten_ops: list[str] = field(default_factory=list)
+    fx_nodes: list[str] = field(default_factory=list)
+    source_lines: list[str] = field(default_factory=list)
 
 
 def write_sidecar(module_path: str, kernels: dict[str, Facts]) -> None:
     """Raises OSError."""
-    side_files.save(side_files.side_file(module_path, _KIND), kernels)
+    data = {name: asdict(facts) for name, facts in kernels.items()}
+    side_files.save(side_files.side_file(module_path, _KIND), data)
 
 
 def read_sidecar(module_path: str) -> dict[str, Facts]:
     """The facts by kernel; empty where nobody wrote any, or the file is of no use."""
     kernels = side_files.load(side_files.side_file(module_path, _KIND))
-    if not isinstance(kernels, dict):
+    if kernels is None:
         return {}
-    return {name: facts for name, facts in kernels.items() if isinstance(facts, dict)}
+    # Here, because it brings msgspec along.
+    from instrumented_backend.records.decoding import convert
+
+    try:
+        return convert(kernels, dict[str, Facts])
+    except ReportError:
+        return {}
 
 
 def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
@@ -31,16 +47,17 @@ def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
 
 
 def _add(record: KernelRecord, facts: Facts) -> None:
-    record.aten_ops = record.aten_ops or facts.get("aten_ops", [])
-    record.fx_nodes = record.fx_nodes or facts.get("fx_nodes", [])
-    record.source_lines = record.source_lines or facts.get("source_lines", [])
-    total = facts.get("total_bytes")
-    if isinstance(total, int) and record.bytes_source != "inductor":
-        record.notes = [note for note in record.notes if not note.startswith("bytes")]
+    record.aten_ops = record.aten_ops or facts.aten_ops
+    record.fx_nodes = record.fx_nodes or facts.fx_nodes
+    record.source_lines = record.source_lines or facts.source_lines
+    total = facts.total_bytes
+    if total is not None and record.bytes_source != "inductor":
+        record.drop_notes(notes.ABOUT_BYTES)
         if record.total_bytes != total:
-            record.notes.append(
+            record.add_note(
+                notes.PARTS_UNKNOWN,
                 "read and written bytes unknown: Inductor's figure is their sum, and the shapes "
-                f"at the call add up to {record.total_bytes} bytes"
+                f"at the call add up to {record.total_bytes} bytes",
             )
             record.read_bytes = record.written_bytes = None
         record.total_bytes, record.bytes_source = total, "inductor"

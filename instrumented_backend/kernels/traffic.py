@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from instrumented_backend.kernels.expressions import evaluate
 from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts, Part
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, Note, notes
 
 ESTIMATED = "estimated"
 INDUCTOR = "inductor"
 
-_FROM_CALL = "bytes: estimated, from the shapes at the call"
-_HINTED = "bytes: at the sizes that the graph was compiled with"
-_NO_CALL = "bytes unknown: no launch of it in this file"
+_FROM_CALL = Note(notes.BYTES_ESTIMATED, "bytes: estimated, from the shapes at the call")
+_HINTED = Note(notes.BYTES_AT_HINTS, "bytes: at the sizes that the graph was compiled with")
+_NO_CALL = Note(notes.BYTES_UNKNOWN, "bytes unknown: no launch of it in this file")
 
 
 def describe_launch(facts: KernelFacts, call: CallSite) -> None:
@@ -27,7 +27,9 @@ def describe_launch(facts: KernelFacts, call: CallSite) -> None:
     record = facts.record
     passed = dict(zip(facts.parameters, call.arguments, strict=False))
     if len(call.arguments) < len(facts.parameters):
-        record.notes.append("the call passes fewer arguments than the kernel has parameters")
+        record.add_note(
+            notes.CALL_TOO_SHORT, "the call passes fewer arguments than the kernel has parameters"
+        )
     for name, value in passed.items():
         if isinstance(value, Tensor) and value.shape is not None:
             record.arg_shapes[name] = _shape(value)
@@ -56,7 +58,7 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
     """``operands``: elements of a matrix product's operands, which may be parts of buffers."""
     record = facts.record
     if not facts.accesses:
-        record.notes.append("bytes unknown: its own code names no buffer")
+        record.add_note(notes.BYTES_UNKNOWN, "bytes unknown: its own code names no buffer")
         return
     parts = facts.parts or [Part(facts.accesses)]
     points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
@@ -73,7 +75,9 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
         if size is None or numel is None or numel.known is None:
             what = "dtype" if size is None else "shape"
             detail = "" if numel is None or size is None else f" ({numel.text})"
-            record.notes.append(f"bytes unknown: the {what} of {name}{detail} is not known")
+            record.add_note(
+                notes.BYTES_UNKNOWN, f"bytes unknown: the {what} of {name}{detail} is not known"
+            )
             return
         hinted |= numel.exact is None
         used = [
@@ -95,14 +99,17 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
     if record.kernel_args_num_gb is not None:
         _take_inductors_figure(record)
         return
-    record.notes.append(_FROM_CALL)
+    record.add_notes(_FROM_CALL)
     if hinted:
-        record.notes.append(_HINTED)
-    record.notes += _reasons(facts)
+        record.add_notes(_HINTED)
+    reason = _what_is_counted(facts)
+    if reason is not None:
+        record.add_note(notes.BYTES_ESTIMATED, reason)
     if same:
-        record.notes.append(
+        record.add_note(
+            notes.BYTES_ESTIMATED,
             f"bytes: {'; '.join(same)} are one buffer, of which parts are used; Inductor counts "
-            "the parts of both for each"
+            "the parts of both for each",
         )
 
 
@@ -112,11 +119,12 @@ def _take_inductors_figure(record: KernelRecord) -> None:
     total = round(record.kernel_args_num_gb * 1e9)
     if record.total_bytes != total:
         record.read_bytes = record.written_bytes = None
-        record.notes.append(
+        record.add_note(
+            notes.PARTS_UNKNOWN,
             "read and written bytes unknown: Inductor's figure is their sum, and the shapes at "
             f"the call add up to {record.total_bytes} bytes"
             if record.total_bytes is not None
-            else "read and written bytes unknown: Inductor's figure is their sum"
+            else "read and written bytes unknown: Inductor's figure is their sum",
         )
     record.total_bytes, record.bytes_source = total, INDUCTOR
 
@@ -125,26 +133,26 @@ def without_launch(record: KernelRecord) -> None:
     """A kernel's own module, which has no call in it: Inductor's figure, or none."""
     if record.kernel_args_num_gb is not None:
         _take_inductors_figure(record)
-    elif _NO_CALL not in record.notes:
-        record.notes.append(_NO_CALL)
+    elif _NO_CALL not in record.coded_notes():
+        record.add_notes(_NO_CALL)
 
 
-def _reasons(facts: KernelFacts) -> list[str]:
+def _what_is_counted(facts: KernelFacts) -> str | None:
     category = facts.record.kernel_category
     names = [name for part in facts.parts for name in part.accesses]
     if len(names) > len(set(names)):
-        return [f"bytes: a buffer counts for each of the {category}'s loops that use it"]
+        return f"bytes: a buffer counts for each of the {category}'s loops that use it"
     if category in ("user_autotune", "unknown"):
-        return ["bytes: each buffer counted whole, since how much of it is used is not known"]
+        return "bytes: each buffer counted whole, since how much of it is used is not known"
     if category == "template":
         fused = [name for name in facts.accesses if name.startswith("in_ptr")]
         if fused:
-            return [
+            return (
                 f"bytes: each operand once, with {', '.join(fused)} of what was fused in; Inductor "
                 "counts what the product had before that"
-            ]
-        return ["bytes: each operand once, as Inductor counts a template"]
-    return []
+            )
+        return "bytes: each operand once, as Inductor counts a template"
+    return None
 
 
 def _points(part: Part, passed: dict[str, Value]) -> int | None:
@@ -276,7 +284,9 @@ def _describe_template_flops(
             if set(names) <= set(passed):
                 flops = _attention_flops(*(passed[name] for name in names))
     if flops is None:
-        record.notes.append("flops unknown: no matrix product of two operands of known shapes")
+        record.add_note(
+            notes.FLOPS_UNKNOWN, "flops unknown: no matrix product of two operands of known shapes"
+        )
     else:
         record.flops, record.flops_source = flops, ESTIMATED
 
@@ -328,7 +338,9 @@ def extern_record(call: CallSite) -> KernelRecord:
     if count is not None:
         flops = count(call)
         if flops is None:
-            record.notes.append("flops unknown: the operands' shapes are not known")
+            record.add_note(
+                notes.FLOPS_UNKNOWN, "flops unknown: the operands' shapes are not known"
+            )
         else:
             record.flops, record.flops_source = flops, ESTIMATED
     return record
@@ -358,16 +370,18 @@ def _describe_extern_bytes(
     read = [_bytes(tensor, dtype) for tensor in tensors]
     written = [_bytes(tensor, dtype) for tensor in results]
     if None in read or None in written or not (read or written):
-        record.notes.append("bytes unknown: not every operand's shape and dtype is in the file")
+        record.add_note(
+            notes.BYTES_UNKNOWN, "bytes unknown: not every operand's shape and dtype is in the file"
+        )
         return
     record.read_bytes = sum(count or 0 for count in read)
     record.written_bytes = sum(count or 0 for count in written)
     record.total_bytes = record.read_bytes + record.written_bytes
     record.bytes_source = ESTIMATED
-    record.notes.append("bytes: estimated, each operand once")
+    record.add_note(notes.BYTES_ESTIMATED, "bytes: estimated, each operand once")
     every = [*tensors, *results]
     if any(tensor.numel is not None and tensor.numel.exact is None for tensor in every):
-        record.notes.append(_HINTED)
+        record.add_notes(_HINTED)
 
 
 def _bytes(tensor: Tensor, dtype: str | None) -> int | None:

@@ -19,7 +19,7 @@ from instrumented_backend.kernels.triton_syntax import (
     nodes_of,
     without_boilerplate,
 )
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 _BENCHMARK_MAIN = "\n\n\ndef get_args():\n"
 
@@ -157,8 +157,9 @@ class _Reader:
         record.kernel_args_num_gb = self.meta.get("kernel_num_gb")
         self._explain_counts(record)
         if self._bodies_read:
-            record.notes.append(
-                f"counted with it: its sub-kernels' {len(self._bodies_read)} functions"
+            record.add_note(
+                notes.COUNTED_WITH_IT,
+                f"counted with it: its sub-kernels' {len(self._bodies_read)} functions",
             )
         flops = self._number("kernel_flop")
         # Inductor says 0 where it knows none, and a template without operations is none.
@@ -176,8 +177,9 @@ class _Reader:
                 reason = f"not the {indirect} whose index was itself loaded"
             elif workspace and loads + workspace == record.num_load:
                 reason = f"not the {workspace} from its workspace"
-            record.notes.append(
-                f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}"
+            record.add_note(
+                notes.COUNTS_DIFFER,
+                f"{record.num_load} loads in the body; Inductor counts {loads}: {reason}",
             )
         if stores is not None and stores != record.num_store:
             atomics, workspace = self.counts["atomic_add"], self.counts["workspace_store"]
@@ -186,13 +188,17 @@ class _Reader:
                 reason = f"the {atomics} atomic adds too"
             elif workspace and stores + workspace == record.num_store:
                 reason = f"not the {workspace} to its workspace"
-            record.notes.append(
-                f"{record.num_store} stores in the body; Inductor counts {stores}: {reason}"
+            record.add_note(
+                notes.COUNTS_DIFFER,
+                f"{record.num_store} stores in the body; Inductor counts {stores}: {reason}",
             )
 
     def _category(self, record: KernelRecord) -> str:
         if self.category is None:
-            record.notes.append("category unknown: under triton.jit only, none of Inductor's")
+            record.add_note(
+                notes.CATEGORY_UNKNOWN,
+                "category unknown: under triton.jit only, none of Inductor's",
+            )
             return "unknown"
         if self.meta.get("combo_grid_meta") is not None and self.category != "foreach":
             return "combo"

@@ -14,7 +14,7 @@ from instrumented_backend.observe.reasons import (
     resumed,
     sentence,
 )
-from instrumented_backend.records import BreakRecord, GraphRecord, SkippedRecord
+from instrumented_backend.records import BreakRecord, GraphRecord, SkippedRecord, notes
 
 MAX_BREAKS = 1_000
 MAX_LISTED = 100  # graphs and functions of one break
@@ -137,6 +137,9 @@ class BreakLog:
                 cause.record.kind = "gave up"
                 cause.record.function = skipped.function
                 cause.record.hint = _hint(message)
+                # Torch's words, of its limit for one function and of that for all together.
+                if "recompile limit" in reason:
+                    cause.record.code = notes.RECOMPILE_LIMIT
         listed = cause.record.skipped
         if not raises and len(listed) < MAX_LISTED and skipped not in listed:
             listed.append(skipped)

@@ -2,10 +2,18 @@
 
 from collections import Counter, deque
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from instrumented_backend import torch_compat
-from instrumented_backend.records import GraphRecord
+from instrumented_backend.records import (
+    Autotuning,
+    CacheLookups,
+    CachesSection,
+    CacheStates,
+    GraphRecord,
+    KernelCode,
+)
 
 MAX_KEYS = 8
 MAX_DIFFERENCES = 5
@@ -105,22 +113,22 @@ def describe_caches(record: GraphRecord) -> None:
     """Which caches held the graph, from the counters that its own compilation moved."""
     aot = record.counters.get("aot_autograd", {})
     inductor = record.counters.get("inductor", {})
-    record.fx_graph_cache = {
-        "hits": inductor.get("fxgraph_cache_hit", 0),
-        "misses": inductor.get("fxgraph_cache_miss", 0),
-        "bypasses": inductor.get("fxgraph_cache_bypass", 0),
-    }
+    fx = CacheLookups(
+        hits=inductor.get("fxgraph_cache_hit", 0),
+        misses=inductor.get("fxgraph_cache_miss", 0),
+        bypasses=inductor.get("fxgraph_cache_bypass", 0),
+    )
+    record.fx_graph_cache = asdict(fx)
     record.aot_autograd_cache = next(
         (state for state in ("bypass", "miss", "hit") if aot.get(f"autograd_cache_{state}")), "off"
     )
-    fx = record.fx_graph_cache
     if record.aot_autograd_cache == "hit":
         record.cache = "hit"
-    elif fx["misses"]:
+    elif fx.misses:
         record.cache = "miss"
-    elif fx["bypasses"]:
+    elif fx.bypasses:
         record.cache = "bypass"
-    elif fx["hits"]:
+    elif fx.hits:
         record.cache = "hit"
     else:
         record.cache = record.aot_autograd_cache
@@ -128,7 +136,7 @@ def describe_caches(record: GraphRecord) -> None:
 
 def cache_section(
     records: list[GraphRecord], counters: Mapping[str, int], steps: Mapping[str, int], log: CacheLog
-) -> dict[str, Any]:
+) -> CachesSection:
     """The report's section; ``counters`` are Inductor's, ``steps`` how often torch did each."""
     states = Counter(record.cache for record in records)
     saved = [record.saved_s for record in records if record.saved_s is not None]
@@ -137,29 +145,27 @@ def cache_section(
         for record in records
         if record.cache_reason and "bypass" in (record.cache, record.aot_autograd_cache)
     )
-    return {
-        "graphs": {state: states[state] for state in ("hit", "miss", "bypass", "off")},
-        "aot_autograd": dict(Counter(record.aot_autograd_cache for record in records)),
-        "fx_graph": {
-            kind: sum(record.fx_graph_cache.get(kind, 0) for record in records)
-            for kind in ("hits", "misses", "bypasses")
-        },
-        "bypass_reasons": dict(reasons),
-        "saved_s": sum(saved),
-        "bytes": log.bytes_on_disk(),
-        "code": {
-            "cpp_files_compiled": steps.get("compile_file", 0),
+    lookups = sum((Counter(record.fx_graph_cache) for record in records), Counter[str]())
+    return CachesSection(
+        graphs=CacheStates(states["hit"], states["miss"], states["bypass"], states["off"]),
+        # "null" is for graphs that were compiled before a reset: so JSON has it for None.
+        aot_autograd=dict(Counter(record.aot_autograd_cache or "null" for record in records)),
+        fx_graph=CacheLookups(lookups["hits"], lookups["misses"], lookups["bypasses"]),
+        bypass_reasons=dict(reasons),
+        saved_s=sum(saved),
+        bytes=log.bytes_on_disk(),
+        code=KernelCode(
+            cpp_files_compiled=steps.get("compile_file", 0),
             # Not ``async_compile_cache_miss``: that is moved for each kernel that is asked for, and
             # once more by a hit in the FX graph cache.
-            "triton_kernels_compiled": log.tuning.total(),
-            "triton_kernels_from_cache": counters.get("async_compile_cache_hit", 0),
-            "triton_files_from_entries": counters.get("triton_bundler_read_and_emit_kernel", 0),
-        },
-        "autotune": {
-            "kernels_tuned": steps.get("CachingAutotuner.benchmark_all_configs", 0),
-            "products_tuned": counters.get("select_algorithm_autotune", 0),
-            # Of the Triton kernels that were compiled.
-            "cache_hits": log.tuning["hit"],
-            "cache_misses": log.tuning["miss"],
-        },
-    }
+            triton_kernels_compiled=log.tuning.total(),
+            triton_kernels_from_cache=counters.get("async_compile_cache_hit", 0),
+            triton_files_from_entries=counters.get("triton_bundler_read_and_emit_kernel", 0),
+        ),
+        autotune=Autotuning(
+            kernels_tuned=steps.get("CachingAutotuner.benchmark_all_configs", 0),
+            products_tuned=counters.get("select_algorithm_autotune", 0),
+            cache_hits=log.tuning["hit"],
+            cache_misses=log.tuning["miss"],
+        ),
+    )

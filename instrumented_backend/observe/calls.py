@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend.observe import native
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
+from instrumented_backend.records import notes
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.graphs import ObservedGraph
@@ -63,7 +64,9 @@ class GraphCalls:
             try:
                 self._native = native.load_graph_call()
             except native.NativeError as error:
-                self._failures.note(f"graph calls are counted in Python, which is slower: {error}")
+                self._failures.note(
+                    notes.SLOWER, f"graph calls are counted in Python, which is slower: {error}"
+                )
 
     def after_fork(self) -> None:
         """In the child, which the thread that was loading it has not come along to."""

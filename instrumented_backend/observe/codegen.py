@@ -7,6 +7,7 @@ from typing import Any
 from instrumented_backend import torch_compat
 from instrumented_backend.kernels.sidecar import Facts, write_sidecar
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.records import notes
 
 MAX_ITEMS = 100  # of ops, nodes or lines of one kernel
 
@@ -24,7 +25,7 @@ class CodegenFacts:
             self._pending.kernels = {}
         facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
         if kernel is not None:
-            facts["total_bytes"] = torch_compat.kernel_bytes(kernel)
+            facts.total_bytes = torch_compat.kernel_bytes(kernel)
 
     def file(self, path: str, names: Iterable[str]) -> None:
         """Keep what was collected on this thread for the graph whose module is ``path``."""
@@ -36,7 +37,9 @@ class CodegenFacts:
         try:
             write_sidecar(path, facts)
         except OSError as error:
-            self._failures.note(f"warm runs will not know the kernels' origins: {error}")
+            self._failures.note(
+                notes.ORIGINS_NOT_KEPT, f"warm runs will not know the kernels' origins: {error}"
+            )
 
 
 def _origins(nodes: Any) -> Facts:
@@ -50,11 +53,11 @@ def _origins(nodes: Any) -> Facts:
         line = innermost_line(stack)
         if line is not None:
             source_lines.setdefault(line)
-    return {
-        "aten_ops": list(aten_ops)[:MAX_ITEMS],
-        "fx_nodes": list(fx_nodes)[:MAX_ITEMS],
-        "source_lines": list(source_lines)[:MAX_ITEMS],
-    }
+    return Facts(
+        aten_ops=list(aten_ops)[:MAX_ITEMS],
+        fx_nodes=list(fx_nodes)[:MAX_ITEMS],
+        source_lines=list(source_lines)[:MAX_ITEMS],
+    )
 
 
 def innermost_line(stack: str | None) -> str | None:

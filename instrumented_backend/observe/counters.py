@@ -1,7 +1,7 @@
 """Whose compilation moved Inductor's and Dynamo's process-wide counters, and by how much."""
 
 import threading
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from instrumented_backend import torch_compat
 
@@ -20,7 +20,7 @@ def read_counters() -> Counts:
     for group, members in list(torch_compat.dynamo_counters().items()):
         for name, value in list(members.items()):
             if isinstance(value, int):
-                values[group, str(name)] = value
+                values[group, str(name)] = int(value)  # a report has no truth for a number
     return values
 
 
@@ -116,7 +116,7 @@ class CounterLedger(Generic[Owner]):
         return stack[-1][1] if stack else self.outside
 
 
-def moved(counts: Counts) -> dict[str, dict[str, Any]]:
+def moved(counts: Counts) -> dict[str, dict[str, int]]:
     """Dynamo's and Inductor's groups of ``counts`` that moved, without the helper's fields."""
     return nested(
         {key: value for key, value in counts.items() if value and key[0] != METRICS_GROUP}

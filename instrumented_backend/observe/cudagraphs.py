@@ -5,12 +5,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.calls import CallCounter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.reasons import frames, users_frame
+from instrumented_backend.records import CudaGraphRecord, CudaGraphsSection, Note, notes
 
 MAX_REASONS = 100
 MAX_LENGTH = 300
@@ -19,11 +19,22 @@ Key = tuple[str, str]  # compile id, direction
 
 _SKIPPED = re.compile(r"(skipping|disabling) cudagraph")
 
+_MUTATED_INPUTS = "mutated inputs"  # torch's own words, in its reason to skip a graph
+_NEW_SIZES = Note(notes.NEW_SIZES, "new sizes")
+_OTHER_GRAPH = Note(notes.OTHER_GRAPH_BEFORE, "another graph ran before it")
 _WHY_AGAIN = {
-    "StaticInputIdxMismatch": "a parameter or static input has moved in memory",
-    "CudagraphManagedIdxMismatch": "an input from another CUDA graph has moved in memory",
-    "ExpectedDeadIndicesBeforeGraphMismatch": "an output of an earlier graph is still alive",
-    "ExpectedDeadIndicesAfterGraphMismatch": "an output that was alive before is dead",
+    "StaticInputIdxMismatch": Note(
+        notes.INPUT_MOVED, "a parameter or static input has moved in memory"
+    ),
+    "CudagraphManagedIdxMismatch": Note(
+        notes.INPUT_MOVED, "an input from another CUDA graph has moved in memory"
+    ),
+    "ExpectedDeadIndicesBeforeGraphMismatch": Note(
+        notes.OUTPUT_ALIVE, "an output of an earlier graph is still alive"
+    ),
+    "ExpectedDeadIndicesAfterGraphMismatch": Note(
+        notes.OUTPUT_DEAD, "an output that was alive before is dead"
+    ),
 }
 
 
@@ -33,7 +44,7 @@ class _Recorded:
 
     functions: set[int] = field(default_factory=set)  # one for each set of sizes
     count: int = 0
-    again: Counter[str] = field(default_factory=Counter)  # why → how often
+    again: Counter[Note] = field(default_factory=Counter)  # why → how often
     replays: CallCounter = field(default_factory=CallCounter)
 
 
@@ -48,7 +59,7 @@ class CudaGraphs(logging.Handler):
     def clear(self) -> None:
         self._recorded: dict[Key, _Recorded] = {}
         self._replays: dict[int, Iterator[int]] = {}  # node → what counts its replays
-        self._skipped: Counter[str] = Counter()
+        self._skipped: Counter[Note] = Counter()
 
     def install(self) -> None:
         torch_compat.patch_cudagraphs(
@@ -71,11 +82,11 @@ class CudaGraphs(logging.Handler):
         known = self._recorded.setdefault((compile_id, direction), _Recorded())
         if known.count:
             if function not in known.functions:
-                why = "new sizes"
+                why = _NEW_SIZES
             elif mismatch is None:
-                why = "another graph ran before it"
+                why = _OTHER_GRAPH
             else:
-                why = _WHY_AGAIN.get(mismatch, mismatch)
+                why = _WHY_AGAIN.get(mismatch, Note(notes.OTHER, mismatch))
             known.again[why] += 1
         known.count += 1
         known.functions.add(function)
@@ -86,39 +97,45 @@ class CudaGraphs(logging.Handler):
         if numbers is not None:
             next(numbers)
 
-    def report(self) -> dict[str, Any]:
-        """``{}`` where nothing was recorded or skipped."""
+    def report(self) -> CudaGraphsSection:
+        """What was recorded and skipped so far."""
         if not self._recorded and not self._skipped:
-            return {}
+            return CudaGraphsSection()
         graphs = [
-            {
-                "compile_id": compile_id,
-                "direction": direction,
-                "recorded": known.count,
-                "replayed": known.replays.value,
-                "re_recorded": dict(known.again),
-            }
+            CudaGraphRecord(
+                compile_id,
+                direction,
+                recorded=known.count,
+                replayed=known.replays.value,
+                re_recorded=_by_text(known.again),
+            )
             for (compile_id, direction), known in list(self._recorded.items())
         ]
-        again: Counter[str] = Counter()
+        again: Counter[Note] = Counter()
         for known in list(self._recorded.values()):
             again += known.again
-        return {
-            "recorded": sum(graph["recorded"] for graph in graphs),
-            "replayed": sum(graph["replayed"] for graph in graphs),
-            "re_recorded": dict(again),
-            "skipped": dict(self._skipped),
-            "memory_bytes": torch_compat.cudagraph_pool_bytes(),
-            "graphs": graphs,
-        }
+        return CudaGraphsSection(
+            recorded=sum(graph.recorded for graph in graphs),
+            replayed=sum(graph.replayed for graph in graphs),
+            re_recorded=_by_text(again),
+            skipped=_by_text(self._skipped),
+            memory_bytes=torch_compat.cudagraph_pool_bytes(),
+            graphs=graphs,
+            reason_codes={why.text: why.code for why in [*again, *self._skipped]},
+        )
 
 
-def skip_reason(message: str) -> str:
+def _by_text(counts: Counter[Note]) -> dict[str, int]:
+    return {why.text: count for why, count in counts.items()}
+
+
+def skip_reason(message: str) -> Note:
     """``"skipping cudagraphs due to mutated inputs (1 instances). Found from : ..."``: the reason
     and the user's line."""
     head, _, stack = message.partition("Found from")
     reason = head.strip().rstrip(".").partition(" due to ")[2] or head.strip()
+    code = notes.MUTATED_INPUTS if _MUTATED_INPUTS in reason else notes.OTHER
     frame = users_frame(frames(stack.replace("\n   File", "\n  File")))
     if frame is not None:
         reason += f" at {frame.file}:{frame.line}"
-    return reason[:MAX_LENGTH]
+    return Note(code, reason[:MAX_LENGTH])

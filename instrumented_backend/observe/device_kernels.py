@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from instrumented_backend.records import DeviceRecord, GraphRecord, KernelRecord
+from instrumented_backend.records import DeviceRecord, GraphRecord, KernelRecord, notes
 
 
 def add_times(
@@ -23,9 +23,9 @@ def add_times(
         if not count:
             continue
         kernel.device_time_us = time_us / count
-        kernel.notes.append(f"time: the mean of {count:.0f} launches, in windows")
+        kernel.add_note(notes.TIME, f"time: the mean of {count:.0f} launches, in windows")
         if modules[kernel.kernel_name] > 1:
-            kernel.notes.append("time: of all modules with a kernel of this name")
+            kernel.add_note(notes.TIME, "time: of all modules with a kernel of this name")
         if kernel.total_bytes is not None and kernel.device_time_us:
             kernel.gb_per_s = kernel.total_bytes / kernel.device_time_us / 1e3
         graph = graphs.get(kernel.graph)

@@ -6,6 +6,9 @@ import threading
 import traceback
 from types import TracebackType
 
+from instrumented_backend.records import Note
+from instrumented_backend.records.notes import LOST
+
 MAX_NOTES = 100
 
 log = logging.getLogger("instrumented_backend")
@@ -16,10 +19,10 @@ class Failures:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._notes: dict[str, None] = {}  # ordered, without repeats
+        self._notes: dict[Note, None] = {}  # ordered, without repeats
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         with self._lock:
             return list(self._notes)
 
@@ -32,11 +35,11 @@ class Failures:
         self._lock = threading.Lock()
         self.clear()
 
-    def note(self, text: str) -> None:
-        """Keep a remark for the report; silent."""
+    def note(self, code: str, text: str) -> None:
+        """Keep a remark for the report, with one of the codes of notes; silent."""
         with self._lock:
             if len(self._notes) < MAX_NOTES:
-                self._notes.setdefault(text)
+                self._notes.setdefault(Note(code, text))
 
     def guard(self, what: str) -> "_Guard":
         """Lose ``what`` instead of raising, where an observer of ours fails in this block."""
@@ -47,16 +50,17 @@ class Failures:
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{os.path.basename(frame.filename)}:{frame.lineno}"
         first_line = str(error).partition("\n")[0]  # CUDA's have five
-        self._lost(f"lost: {what}: {type(error).__name__}: {first_line} ({place})")
+        text = f"lost: {what}: {type(error).__name__}: {first_line} ({place})"
+        self._lost(Note(LOST, text))
         log.debug("%s", what, exc_info=error)
 
-    def _lost(self, text: str) -> None:
+    def _lost(self, note: Note) -> None:
         with self._lock:
-            known = text in self._notes or len(self._notes) >= MAX_NOTES
+            known = note in self._notes or len(self._notes) >= MAX_NOTES
             if not known:
-                self._notes[text] = None
+                self._notes[note] = None
         if not known:
-            log.warning("%s", text)
+            log.warning("%s", note.text)
 
 
 class _Guard:

@@ -19,7 +19,7 @@ from instrumented_backend.kernels.parse import ParseError, kernel_names, parse_m
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.kernel_times import ModuleTimes
-from instrumented_backend.records import CodeRecord, KernelRecord
+from instrumented_backend.records import CodeRecord, KernelRecord, notes
 
 log = logging.getLogger("instrumented_backend.kernels")
 
@@ -94,6 +94,7 @@ class GeneratedCode:
                 direction=self.direction,
                 path=self.path,
                 notes=["by name only: its module was not parsed"],
+                note_codes=[notes.NOT_PARSED],
             )
             for kernel in self.names
         ]

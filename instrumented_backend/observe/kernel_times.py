@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 from instrumented_backend.observe import native
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, notes
 
 _NO_PEAK = "share of peak unknown: a CPU has no datasheet figure here; the command bench measures"
 
@@ -48,8 +48,8 @@ class ModuleTimes:
         if record.total_bytes is not None and record.device_time_us:
             record.gb_per_s = record.total_bytes / record.device_time_us / 1e3
         if timed < calls:
-            record.notes.append(f"time: of {timed} calls, drawn at random from {calls}")
-        record.notes.append(_NO_PEAK)
+            record.add_note(notes.TIME, f"time: of {timed} calls, drawn at random from {calls}")
+        record.add_note(notes.PEAK_UNKNOWN, _NO_PEAK)
 
     def _us(self, ticks: int) -> float:
         """By the counter's rate since the start, in which it has run at a constant one."""

@@ -11,6 +11,7 @@ from instrumented_backend import side_files, torch_compat
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.records import notes
 
 if TYPE_CHECKING:
     from instrumented_backend.metrics import MetricTable
@@ -168,8 +169,9 @@ class MetricTables:
         kept = None if path is None else side_files.load(path)
         if not isinstance(kept, list):
             self._failures.note(
+                notes.GRAPH_STATS_UNKNOWN,
                 "graph_stats: a graph was compiled without this backend, in another process, or"
-                " what was kept of it is damaged: its numbers of nodes are unknown"
+                " what was kept of it is damaged: its numbers of nodes are unknown",
             )
             kept = [[None, None]]
         for counts in kept:

@@ -22,6 +22,7 @@ from instrumented_backend.observe.captured import GraphOps, OpCounter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
+from instrumented_backend.records import notes
 
 BUDGET = 0.004  # of the time that the program runs, by the costs below
 ALWAYS_AFFORDABLE_S = 0.005  # nothing beside importing torch: short runs are seen whole
@@ -136,7 +137,7 @@ class OpMeter:
                 lib = native.load()
             except native.NativeError as error:
                 self.unavailable = f"no op meter: {error}"
-                self._failures.note(self.unavailable)
+                self._failures.note(notes.OPS_UNKNOWN, self.unavailable)
                 return
             lib.op_meter_sample(self._sampler, self._sample_each)
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)

@@ -21,7 +21,7 @@ from instrumented_backend.observe.kernel_times import KernelTimer
 from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
-from instrumented_backend.records import Report
+from instrumented_backend.records import CudaGraphsSection, Report, notes
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
@@ -108,7 +108,7 @@ class Session:
         with self.failures.guard("report at exit"):
             note = self._exit.install()
             if note:
-                self.failures.note(note)
+                self.failures.note(notes.NOT_WATCHED, note)
 
     def reset(self) -> None:
         """Start afresh: graphs compiled before come back, with no calls, once they are called."""
@@ -172,7 +172,9 @@ class Session:
                 graph.record.graph = len(self._graphs)
                 self._graphs.append(graph)
             else:
-                self.failures.note(f"more than {MAX_GRAPHS} graphs: later ones are left out")
+                self.failures.note(
+                    notes.NOT_LISTED, f"more than {MAX_GRAPHS} graphs: later ones are left out"
+                )
         # These do nothing but in a forked child.
         self._install_exit()
         with self.failures.guard("graph calls"):
@@ -187,7 +189,8 @@ class Session:
             self.compile_log.graph_opened(graph)
             if not torch_compat.revive_trace_log():
                 self.failures.note(
-                    "logging.disable is in force: compile times, breaks, recompiles are unknown"
+                    notes.NOT_WATCHED,
+                    "logging.disable is in force: compile times, breaks, recompiles are unknown",
                 )
         return graph
 
@@ -270,7 +273,7 @@ class Session:
         with self.failures.guard("counters"):
             self.ledger.settle()
         observed = None
-        cudagraphs: dict[str, Any] = {}
+        cudagraphs = CudaGraphsSection()
         with self.failures.guard("CUDA graphs"):
             cudagraphs = self._cudagraphs.report()
         with self.failures.guard("captured ops"):
@@ -286,8 +289,9 @@ class Session:
         unread = self._reader.finish(codes, parsing_limit_s)
         if unread and self._wants_kernels:
             self.failures.note(
+                notes.NOT_PARSED,
                 f"the kernels of {unread} graphs are listed by name only: no time at exit; "
-                "the command `kernels` reads their modules"
+                "the command `kernels` reads their modules",
             )
         return assemble(
             graphs=graphs,
@@ -299,5 +303,5 @@ class Session:
             outside=self.ledger.outside,
             devices=devices,
             started=self._started,
-            notes=self.failures.notes,
+            remarks=self.failures.notes,
         )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.caches import cache_section, describe_caches
@@ -19,7 +19,20 @@ from instrumented_backend.observe.device_kernels import add_times
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.ops import Observed, region_key
-from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
+from instrumented_backend.records import (
+    CapturedRecord,
+    CompileSection,
+    CountersSection,
+    CudaGraphsSection,
+    GraphRecord,
+    KernelRecord,
+    Note,
+    OpsRecord,
+    Report,
+    RunSection,
+    SummarySection,
+    notes,
+)
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
@@ -45,14 +58,14 @@ def assemble(
     *,
     graphs: Iterable[ObservedGraph],
     log: CompileLog,
-    cudagraphs: dict[str, Any],
+    cudagraphs: CudaGraphsSection,
     observed: Observed | None,
     not_observed: str | None,
     device: "DeviceMeter | None",
     outside: Counts,
     devices: Iterable[str],
     started: Started,
-    notes: list[str],
+    remarks: list[Note],
 ) -> Report:
     """The report of this moment; ``not_observed`` says why there are no ops in it."""
     known = [(graph, _graph_record(graph)) for graph in graphs]
@@ -67,8 +80,6 @@ def assemble(
     ops, found = _ops(records, observed, not_observed)
     if device is not None:
         ops.device = device.record(_calls(records))
-    if ops.note:
-        notes = [ops.note, *notes]
     kernels = [kernel for graph, record in shown for kernel in _kernels(graph, record.graph)]
     if ops.device is not None:
         add_times(kernels, ops.device, {record.graph: record for record in records})
@@ -79,55 +90,49 @@ def assemble(
         kept, cold_only = graph.counts()
         add(total if id(graph) in listed else outside, kept)
         add(outside, cold_only)
-    unsupported = {
-        name: count
-        for counts in (total, outside)
-        for (group, name), count in counts.items()
-        if group == "unimplemented"
-    }
     breaks = log.breaks.records(records, found.by_place if found else None)
-    breaks += log.breaks.unplaced(unsupported)
-    notes += _left_out(log)
-    return Report(
+    breaks += log.breaks.unplaced(_of_group("unimplemented", total, outside))
+    report = Report(
         run=_run(devices, started),
-        summary={
-            "graphs": len(records),
-            "graph_calls": sum(record.calls for record in records),
-            "backward_calls": sum(record.backward_calls for record in records),
-            "graph_breaks": sum(record.kind != "gave up" for record in breaks),
-            "skipped_functions": sum(len(record.skipped) for record in breaks),
-            "recompiles": log.recompiles.count,
-            "graph_ops": sum(record.ops or 0 for record in records),
-            "captured_ops": ops.captured["ops"],
-            "total_ops": ops.total_ops,
-            "pct_ops": _percent(ops.captured["ops"], ops.total_ops),
-            "pct_time": _percent(ops.captured["time_us"], ops.total_time_us),
-        },
+        summary=SummarySection(
+            graphs=len(records),
+            graph_calls=sum(record.calls for record in records),
+            backward_calls=sum(record.backward_calls for record in records),
+            graph_breaks=sum(record.kind != "gave up" for record in breaks),
+            skipped_functions=sum(len(record.skipped) for record in breaks),
+            recompiles=log.recompiles.count,
+            graph_ops=sum(record.ops or 0 for record in records),
+            captured_ops=ops.captured.ops,
+            total_ops=ops.total_ops,
+            pct_ops=_percent(ops.captured.ops, ops.total_ops),
+            pct_time=_percent(ops.captured.time_us, ops.total_time_us),
+        ),
         graphs=records,
         kernels=kernels,
         ops=ops,
         breaks=breaks,
         recompiles=log.recompiles.records(),
-        caches=cache_section(
-            records,
-            {
-                name: count
-                for counts in (total, outside)
-                for (group, name), count in counts.items()
-                if group == "inductor"
-            },
-            log.steps,
-            log.caches,
+        caches=cache_section(records, _of_group("inductor", total, outside), log.steps, log.caches),
+        counters=CountersSection(
+            inductor_metrics=metrics(total),
+            graphs=moved(total),
+            outside_inductor_metrics=metrics(outside),
+            outside_graphs=moved(outside),
         ),
-        counters={
-            "inductor_metrics": metrics(total),
-            "graphs": moved(total),
-            "outside_inductor_metrics": metrics(outside),
-            "outside_graphs": moved(outside),
-        },
-        compile={**_compile(log), "cudagraphs": cudagraphs},
-        notes=notes,
+        compile=_compile(log, cudagraphs),
+        notes=[],
     )
+    if ops.note is not None and ops.note_code is not None:
+        report.add_note(ops.note_code, ops.note)
+    report.add_notes(*remarks, *_left_out(log))
+    return report
+
+
+def _of_group(wanted: str, *counts: Counts) -> dict[str, int]:
+    """The counters of one group; where several have one, the last."""
+    return {
+        name: count for each in counts for (group, name), count in each.items() if group == wanted
+    }
 
 
 def _kernels(graph: ObservedGraph, number: int | None) -> Iterator[KernelRecord]:
@@ -162,6 +167,7 @@ def _ops(
     captured = _captured_ops(records, {})
     ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
     if observed is None:
+        ops.note_code = notes.OPS_UNKNOWN
         if ops.note is None:
             reason = "no window was open while the graphs ran" if calls else "no graph was called"
             ops.note = f"{reason}: eager ops are unknown"
@@ -169,19 +175,20 @@ def _ops(
     found = estimate(observed, calls)
     _set_region_times(records, found)
     if found.nested:
-        captured.update(_captured_ops(records, found.nested))
+        captured = ops.captured = _captured_ops(records, found.nested)
         if not found.exact:
-            captured["estimated"] = sorted({*captured["estimated"], "calls inside other graphs"})
-    captured["time_us"] = sum(found.region_ns.values()) / 1e3
+            captured.estimated = sorted({*captured.estimated, "calls inside other graphs"})
+    captured.time_us = sum(found.region_ns.values()) / 1e3
     ops.status = "exact" if found.exact else "sampled"
     ops.observed_pct = _percent(found.observed_calls, found.calls)
-    ops.total_time_us = captured["time_us"] + found.eager_ns / 1e3
-    if captured["ops"] is not None:
-        ops.total_ops = captured["ops"] + round(found.eager_ops)
-    ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured["ops"], found)
+    ops.total_time_us = captured.time_us + found.eager_ns / 1e3
+    if captured.ops is not None:
+        ops.total_ops = captured.ops + round(found.eager_ops)
+    ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured.ops, found)
     ops.eager, ops.missing = found.eager, found.missing
     ops.unaccounted_s = found.unaccounted_s
-    ops.note = _ops_note(observed, found)
+    note = _ops_note(observed, found)
+    ops.note, ops.note_code = (None, None) if note is None else (note.text, note.code)
     return ops, found
 
 
@@ -195,7 +202,7 @@ def _calls(records: list[GraphRecord]) -> dict[int, int]:
     return calls
 
 
-def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> dict[str, Any]:
+def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> CapturedRecord:
     """Exact, but for what is ``estimated``; None where a graph that ran could not be counted.
 
     An operator of the program's can call a compiled function. ``nested`` has, by region key, the
@@ -214,13 +221,12 @@ def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> dict[st
             backward += (record.backward_ops or 0) * backwards
             known &= not record.backward_calls or record.backward_ops is not None
         known &= per_call is not None or not (record.calls or record.backward_calls)
-    return {
-        "ops": forward + backward if known else None,
-        "forward_ops": forward if known else None,
-        "backward_ops": backward if known else None,
-        "time_us": None,
-        "estimated": sorted({reason for record in records for reason in record.ops_estimated}),
-    }
+    return CapturedRecord(
+        ops=forward + backward if known else None,
+        forward_ops=forward if known else None,
+        backward_ops=backward if known else None,
+        estimated=sorted({reason for record in records for reason in record.ops_estimated}),
+    )
 
 
 def _set_region_times(records: list[GraphRecord], found: Estimate) -> None:
@@ -250,19 +256,24 @@ def _spreads(captured_ops: int | None, found: Estimate) -> tuple[float | None, f
     )
 
 
-def _ops_note(observed: Observed, found: Estimate) -> str | None:
+def _ops_note(observed: Observed, found: Estimate) -> Note | None:
     if found.unseen_calls:
-        return (
+        return Note(
+            notes.OPS_UNSEEN_CALLS,
             f"{found.unseen_calls} graph calls belong to graphs that no window saw: their time and "
-            "the eager ops after them are missing"
+            "the eager ops after them are missing",
         )
     if is_much(found.unaccounted_s, observed.elapsed_s):
-        return (
+        return Note(
+            notes.OPS_UNACCOUNTED,
             f"{found.unaccounted_s:.1f} s of the run are not accounted for: eager ops far from any "
-            "graph call may be missing"
+            "graph call may be missing",
         )
     if observed.lost:
-        return f"{observed.lost} eager ops had one of too many names, and are missing"
+        return Note(
+            notes.OPS_TOO_MANY_NAMES,
+            f"{observed.lost} eager ops had one of too many names, and are missing",
+        )
     return None
 
 
@@ -278,9 +289,9 @@ def _percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else 100 * (part / whole)
 
 
-def _left_out(log: CompileLog) -> list[str]:
+def _left_out(log: CompileLog) -> list[Note]:
     return [
-        f"{count} {what}"
+        Note(notes.NOT_LISTED, f"{count} {what}")
         for count, what in (
             (log.dropped, "compilations are counted in the totals but not listed"),
             (log.breaks.left_out, "graph breaks of further causes are not listed"),
@@ -290,25 +301,26 @@ def _left_out(log: CompileLog) -> list[str]:
     ]
 
 
-def _compile(log: CompileLog) -> dict[str, Any]:
+def _compile(log: CompileLog, cudagraphs: CudaGraphsSection) -> CompileSection:
     totals = log.totals
-    return {
-        "total_s": totals.total_s,
-        "count": totals.count,
+    return CompileSection(
+        total_s=totals.total_s,
+        count=totals.count,
         **totals.parts_s,
-        "phases": dict(totals.phases_s),
-        "compilations": [copy.copy(record) for record in list(log.compilations)],
-    }
+        phases=dict(totals.phases_s),
+        compilations=[copy.copy(record) for record in list(log.compilations)],
+        cudagraphs=cudagraphs,
+    )
 
 
-def _run(devices: Iterable[str], started: Started) -> dict[str, Any]:
-    return {
-        "torch": torch_compat.version(),
-        "device": ", ".join(torch_compat.device_names(devices)) or "cpu",
-        "python": platform.python_version(),
-        "rank": torch_compat.rank(),
-        "pid": os.getpid(),
-        "command": " ".join(sys.argv),
-        "started": started.date.isoformat(timespec="seconds"),
-        "wall_s": time.monotonic() - started.clock_s,
-    }
+def _run(devices: Iterable[str], started: Started) -> RunSection:
+    return RunSection(
+        torch=torch_compat.version(),
+        device=", ".join(torch_compat.device_names(devices)) or "cpu",
+        python=platform.python_version(),
+        rank=torch_compat.rank(),
+        pid=os.getpid(),
+        command=" ".join(sys.argv),
+        started=started.date.isoformat(timespec="seconds"),
+        wall_s=time.monotonic() - started.clock_s,
+    )

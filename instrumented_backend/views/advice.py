@@ -1,10 +1,16 @@
 """What stands below a table: figures over all its rows, and what to do next."""
 
-from typing import Any
-
-from instrumented_backend.records import BreakRecord, Report
+from instrumented_backend.records import CudaGraphsSection, Report
+from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.views.meanings import explained
-from instrumented_backend.views.words import count, duration, percent, seconds, short_path
+from instrumented_backend.views.words import (
+    count,
+    duration,
+    percent,
+    phase,
+    seconds,
+    short_path,
+)
 
 WORTH_SAYING_PCT = 10.0
 
@@ -30,45 +36,39 @@ def next_steps(report: Report, table: str) -> list[str]:
 
 
 def _compile_facts(report: Report) -> list[str]:
-    compile_ = report.compile
-    total = compile_["total_s"]
-    if not total:
+    compiling = report.compile
+    if not compiling.total_s:
         return []
-    phases = sorted(
-        ((took, name) for name, took in compile_["phases"].items() if took), reverse=True
-    )
     shares = (
-        f"{name.removesuffix('_s').replace('_', ' ')} {seconds(took)} "
-        f"({percent(100 * took / total)})"
-        for took, name in phases
+        f"{phase(name)} {seconds(took)} ({percent(compiling.pct_of_total(took))})"
+        for name, took in longest_first(compiling.phases)
     )
-    lines = [f"in all {seconds(total)}: {', '.join(shares)}"]
-    if "first_s" in compile_:
+    lines = [f"in all {seconds(compiling.total_s)}: {', '.join(shares)}"]
+    if compiling.first_s is not None:
         parts = (
-            ("forward", "forward_s"),
-            ("backward", "backward_s"),
-            ("at run time", "run_time_s"),
+            ("forward", compiling.forward_s),
+            ("backward", compiling.backward_s),
+            ("at run time", compiling.run_time_s),
         )
-        named = [f"{name} {seconds(compile_[key])}" for name, key in parts if compile_[key]]
-        later = f"; first compilations {seconds(compile_['first_s'])}"
-        if compile_["later_s"]:
-            later += f", recompilations {seconds(compile_['later_s'])}"
+        named = [f"{name} {seconds(took)}" for name, took in parts if took]
+        later = f"; first compilations {seconds(compiling.first_s)}"
+        if compiling.later_s:
+            later += f", recompilations {seconds(compiling.later_s)}"
         lines.append(", ".join(named) + later)
-    return lines + _cudagraph_facts(compile_.get("cudagraphs") or {})
+    return lines + _cudagraph_facts(compiling.cudagraphs)
 
 
-def _cudagraph_facts(cudagraphs: dict[str, Any]) -> list[str]:
-    if not cudagraphs:
+def _cudagraph_facts(cudagraphs: CudaGraphsSection) -> list[str]:
+    if not cudagraphs.were_tried:
         return []
-    memory = cudagraphs["memory_bytes"]
+    memory = cudagraphs.memory_bytes
     held = "" if memory is None else f", {memory / 1e6:.3g} MB held"
     lines = [
-        f"CUDA graphs: {cudagraphs['recorded']} recorded, "
-        f"{count(cudagraphs['replayed'], 'replay')}{held}"
+        f"CUDA graphs: {cudagraphs.recorded} recorded, {count(cudagraphs.replayed, 'replay')}{held}"
     ]
     for what, reasons in (
-        ("recorded again", cudagraphs["re_recorded"]),
-        ("skipped", cudagraphs["skipped"]),
+        ("recorded again", cudagraphs.re_recorded),
+        ("skipped", cudagraphs.skipped),
     ):
         lines += [
             f"CUDA graphs {what}, {count(times, 'time')}: {reason}"
@@ -80,29 +80,23 @@ def _cudagraph_facts(cudagraphs: dict[str, Any]) -> list[str]:
 def _cache_facts(report: Report) -> list[str]:
     caches = report.caches
     lines = []
-    if caches.get("saved_s"):
-        lines.append(f"what came from caches took {seconds(caches['saved_s'])} to compile before")
-    for name, words in (("code", "kernel code"), ("autotune", "autotuning")):
-        moved = {key: value for key, value in caches.get(name, {}).items() if value}
+    if caches.saved_s:
+        lines.append(f"what came from caches took {seconds(caches.saved_s)} to compile before")
+    for counts, words in ((caches.code, "kernel code"), (caches.autotune, "autotuning")):
+        moved = {name: value for name, value in vars(counts).items() if value}
         if moved:
-            listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in moved.items())
+            listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in moved.items())
             lines.append(f"{words}: {listed}")
-    if caches.get("bytes"):
-        lines.append(f"entries on disk: {caches['bytes'] / 1e6:.3g} MB")
+    if caches.bytes:
+        lines.append(f"entries on disk: {caches.bytes / 1e6:.3g} MB")
     return lines
 
 
 def _counter_facts(report: Report) -> list[str]:
     """Each counter that moved, and what it counts."""
-    counters = report.counters
     moved = {
         (group, name)
-        for groups in (
-            {"inductor_metrics": counters["inductor_metrics"]},
-            {"inductor_metrics": counters["outside_inductor_metrics"]},
-            counters["graphs"],
-            counters["outside_graphs"],
-        )
+        for groups in (report.counters.in_graphs, report.counters.outside)
         for group, members in groups.items()
         for name, value in members.items()
         if value
@@ -118,20 +112,16 @@ def _after_breaks(report: Report) -> list[str]:
     worst = (placed or report.breaks)[0]
     unseen = placed and all(record.eager_ops is None for record in placed)
     steps = []
-    if _is_limit(worst):
+    if worst.is_recompile_limit:
         steps.append("INSTRUMENTED_TABLES=recompiles says what to change at the recompile limit")
     else:
         hint = f": {worst.hint}" if worst.hint else ""
         cost = f" ({duration(worst.eager_time_us)})" if worst.eager_time_us else ""
         what = short_path(worst.file, worst.line) if worst.file else worst.reason.rstrip(".")
         steps.append(f"start with {what}{cost}{hint}")
-    if unseen and report.summary["graph_calls"]:
+    if unseen and report.summary.graph_calls:
         steps.append("INSTRUMENTED_OPS=always shows what each one costs")
     return steps
-
-
-def _is_limit(record: BreakRecord) -> bool:
-    return record.kind == "gave up" and "recompile limit" in record.reason
 
 
 def _after_recompiles(report: Report) -> list[str]:
@@ -168,42 +158,40 @@ def _after_missing(report: Report) -> list[str]:
 
 def _after_caches(report: Report) -> list[str]:
     caches = report.caches
-    states = caches["graphs"]
+    states = caches.graphs
     steps = []
-    if caches["bypass_reasons"]:
-        reason, graphs = max(caches["bypass_reasons"].items(), key=lambda item: item[1])
+    if caches.bypass_reasons:
+        reason, graphs = max(caches.bypass_reasons.items(), key=lambda item: item[1])
         steps.append(f"{count(graphs, 'graph')} cannot be cached: {reason}")
-    if states["miss"] and not states["hit"]:
+    if states.miss and not states.hit:
         steps.append(
             "keep TORCHINDUCTOR_CACHE_DIR (or /tmp/torchinductor_USER) between runs: the next one "
             "finds these graphs there"
         )
-    if states["off"]:
-        steps.append(f"{count(states['off'], 'graph')} compiled with the caches off")
+    if states.off:
+        steps.append(f"{count(states.off, 'graph')} compiled with the caches off")
     return steps
 
 
 def _after_compile(report: Report) -> list[str]:
-    compile_ = report.compile
-    total = compile_["total_s"]
-    if not total:
+    compiling = report.compile
+    if not compiling.total_s:
         return []
     steps = []
-    if 100 * compile_.get("later_s", 0.0) / total >= WORTH_SAYING_PCT:
+    if compiling.pct_of_total(compiling.later_s) >= WORTH_SAYING_PCT:
         steps.append("INSTRUMENTED_TABLES=recompiles: what was compiled again, and the cure")
-    states = report.caches["graphs"]
-    if states["miss"] > states["hit"]:
+    if report.caches.graphs.miss > report.caches.graphs.hit:
         steps.append("run it again: with warm caches most of this is spared")
-    if 100 * (compile_["phases"].get("autotune_s") or 0.0) / total >= WORTH_SAYING_PCT:
+    if compiling.pct_of_total(compiling.phases.get("autotune_s")) >= WORTH_SAYING_PCT:
         steps.append("autotuning is kept in the cache; mode='default' does without it")
-    return steps + _cudagraph_steps(compile_.get("cudagraphs") or {})
+    return steps + _cudagraph_steps(compiling.cudagraphs)
 
 
-def _cudagraph_steps(cudagraphs: dict[str, Any]) -> list[str]:
+def _cudagraph_steps(cudagraphs: CudaGraphsSection) -> list[str]:
     steps = []
-    if any("mutated inputs" in reason for reason in cudagraphs.get("skipped", ())):
+    if cudagraphs.had_mutated_inputs:
         steps.append("return new tensors instead of changing inputs in place, for CUDA graphs")
-    if "new sizes" in cudagraphs.get("re_recorded", ()):
+    if cudagraphs.had_new_sizes:
         steps.append("pad to few sizes: each one has a CUDA graph of its own")
     return steps
 

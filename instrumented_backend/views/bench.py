@@ -7,26 +7,26 @@ import json
 import shutil
 
 from instrumented_backend.bench.records import (
-    TIMED_COLD,
     BenchRecord,
     BenchRun,
     GraphBench,
     Peak,
 )
+from instrumented_backend.records import notes
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows
-from instrumented_backend.views.words import wrap
+from instrumented_backend.views.words import percent, wrap
 
 # Notes of single kernels in the files; the terminal has a column, and a line for all of them.
-_SAID_ELSEWHERE = ("unsteady", TIMED_COLD)
+_SAID_ELSEWHERE = frozenset({notes.UNSTEADY, notes.TIMED_COLD})
 
 
 def render_bench(run: BenchRun, layout: str) -> str:
     """``layout`` is "table", "json" (one object) or "csv" (the kernels)."""
     if layout == "json":
         return _json(run)
-    rows = [bench_row(record) for record in run.kernels]
     if layout == "csv":
+        rows = [bench_row(record) for record in run.kernels]
         file = io.StringIO()
         writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
         writer.writeheader()
@@ -38,7 +38,7 @@ def render_bench(run: BenchRun, layout: str) -> str:
         "Kernels, each timed alone (ms: median; ±: quartiles; GB: moved by one launch)",
         lambda report: [],
     )
-    rows = [_short(row) for row in rows]
+    rows = [_short(record) for record in run.kernels]
     above = [line for peak in run.peaks.values() for line in _peak_lines(peak)]
     below = [line for graph in run.graphs for line in _graph_lines(graph)]
     below += [line for record in run.kernels for line in _error_lines(record)]
@@ -49,21 +49,22 @@ def render_bench(run: BenchRun, layout: str) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _short(row: Row) -> Row:
+def _short(record: BenchRecord) -> Row:
     """What a terminal has room for."""
-    config = row["config"] if not row["chosen"] else None
+    kernel, timing = record.kernel, record.timing
+    config = record.config if not record.chosen else None
     return {
-        "kernel": row["kernel_name"] if config is None else f"{row['kernel_name']} @ {config}",
-        "category": row["kernel_category"],
-        "calls": row["calls"],
-        "ms": _figure(row["ms"], 4),
-        "± %": _figure(row["spread_pct"], 2),
-        "GB": _figure(row["gb"], 3),
-        "GB/s": _figure(row["gb_per_s"], 4),
-        "% of peak": _figure(row["peak_pct"], 3),
-        "GFLOP/s": _figure(row["gflop_per_s"], 4),
-        "regs": row["n_regs"],
-        "spills": row["n_spills"],
+        "kernel": kernel.kernel_name if config is None else f"{kernel.kernel_name} @ {config}",
+        "category": kernel.kernel_category,
+        "calls": kernel.calls,
+        "ms": _figure(timing.ms if timing else None, 4),
+        "± %": _figure(timing.spread_pct if timing else None, 2),
+        "GB": _figure(kernel.moved_gb, 3),
+        "GB/s": _figure(record.gb_per_s, 4),
+        "% of peak": _figure(record.peak_pct, 3),
+        "GFLOP/s": _figure(record.gflop_per_s, 4),
+        "regs": record.n_regs,
+        "spills": record.n_spills,
     }
 
 
@@ -76,17 +77,15 @@ def _figure(value: float | None, digits: int) -> str | None:
 def bench_row(record: BenchRecord) -> Row:
     """All of a record, with what is asked for first in front."""
     kernel, timing, peak = record.kernel, record.timing, record.peak
-    ms = None if timing is None else timing.ms
-    spread = None if timing is None or not ms else 100 * (timing.p75_ms - timing.p25_ms) / ms
-    row = {
+    row: Row = {
         "kernel_name": kernel.kernel_name,
         "kernel_category": kernel.kernel_category,
         "calls": kernel.calls,
-        "ms": ms,
-        "spread_pct": spread,
-        "gb": None if kernel.total_bytes is None else kernel.total_bytes / 1e9,
+        "ms": None if timing is None else timing.ms,
+        "spread_pct": None if timing is None else timing.spread_pct,
+        "gb": kernel.moved_gb,
         "gb_per_s": record.gb_per_s,
-        "peak_pct": record.share_of(peak.gb_per_s if peak else None),
+        "peak_pct": record.peak_pct,
         "gflop_per_s": record.gflop_per_s,
         "error": record.error,
         "ms_min": None if timing is None else timing.min_ms,
@@ -96,7 +95,7 @@ def bench_row(record: BenchRecord) -> Row:
         "peak_gb_per_s": peak.gb_per_s if peak else None,
         "peak_source": peak.source if peak else None,
         "copy_gb_per_s": peak.copy_gb_per_s if peak else None,
-        "copy_pct": record.share_of(peak.copy_gb_per_s if peak else None),
+        "copy_pct": record.copy_pct,
         "n_regs": record.n_regs,
         "n_spills": record.n_spills,
         "shared_bytes": record.shared_bytes,
@@ -104,9 +103,8 @@ def bench_row(record: BenchRecord) -> Row:
         "chosen": record.chosen,
     }
     fields = {name: value for name, value in kernel_row(kernel).items() if name not in _OF_A_RUN}
-    notes = "; ".join([*record.notes, *kernel.notes]) or None
     fields = {name: value for name, value in fields.items() if name not in row}
-    return {**row, **fields, "notes": notes}
+    return {**row, **fields, "notes": "; ".join([*record.notes, *kernel.notes]) or None}
 
 
 _OF_A_RUN = ("moved_gb", "device_calls", "device_time_us", "device_time_total_us")
@@ -131,8 +129,8 @@ def _graph_lines(graph: GraphBench) -> list[str]:
     if graph.call is not None:
         line = f"{graph.path}: the compiled call takes {graph.call.ms:.4g} ms"
         if graph.kernels_ms is not None:
-            share = 100 * graph.kernels_ms / graph.call.ms
-            line += f", its kernels and externs {graph.kernels_ms:.4g} ms ({share:.1f} %)"
+            share = percent(graph.kernels_pct)
+            line += f", its kernels and externs {graph.kernels_ms:.4g} ms ({share})"
         lines.append(line)
     if graph.error is not None:
         lines.append(f"{graph.path}: {graph.error}")
@@ -150,8 +148,9 @@ def _note_lines(records: list[BenchRecord]) -> list[str]:
     """The notes about the figures, each once with the kernels that it is about."""
     lines = []
     for record in records:
-        notes = [note for note in record.notes if not note.startswith(_SAID_ELSEWHERE)]
-        lines += [f"{record.kernel.kernel_name}: {note}" for note in notes]
+        for note in record.coded_notes():
+            if note.code not in _SAID_ELSEWHERE:
+                lines.append(f"{record.kernel.kernel_name}: {note.text}")
     return list(dict.fromkeys(lines))
 
 
@@ -175,6 +174,7 @@ def _json(run: BenchRun) -> str:
                     if name not in (*_OF_A_RUN, "gb_per_s", "peak_pct")
                 },
                 "notes": [*record.notes, *record.kernel.notes],
+                "note_codes": [*record.note_codes, *record.kernel.note_codes],
             }
             for record in run.kernels
         ],

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from instrumented_backend.records import Report
+from instrumented_backend.records import Report, notes
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files
 from instrumented_backend.views.text import render
@@ -18,9 +18,9 @@ def deliver(report: Report, settings: Settings) -> None:
             write_files(report, settings.dir)
         except OSError as error:
             log.warning("no report file: %s", error)
-            report.notes.append(f"lost: report files: {error}")
+            report.add_note(notes.LOST, f"lost: report files: {error}")
     # Python's own ``print`` takes a stderr that is None for stdout.
-    if report.run["rank"] == 0 and settings.tables and sys.stderr is not None:
+    if report.run.rank == 0 and settings.tables and sys.stderr is not None:
         _print(render(report, settings.tables))
 
 

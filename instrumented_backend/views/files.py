@@ -2,7 +2,6 @@
 
 import csv
 from pathlib import Path
-from typing import Any
 
 from instrumented_backend.records import Report
 from instrumented_backend.views.tables import TABLES, Table
@@ -12,7 +11,7 @@ from instrumented_backend.whole_file import write_whole
 def write_files(report: Report, folder: Path) -> None:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    suffix = f"rank{report.run['rank']}.pid{report.run['pid']}"
+    suffix = f"rank{report.run.rank}.pid{report.run.pid}"
     write_whole(folder / f"report.{suffix}.json", report.to_json() + "\n")
     for table in TABLES.values():
         _write_csv(folder / f"{table.name}.{suffix}.csv", table, report)
@@ -22,9 +21,7 @@ def _write_csv(path: Path, table: Table, report: Report) -> None:
     rows = list(table.rows(report))
     if not rows:
         return
-    columns: dict[str, Any] = {}
-    for row in rows:
-        columns.update(row)
+    columns = dict.fromkeys(column for row in rows for column in row)
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(columns)

@@ -1,20 +1,21 @@
 """Each table as rows of plain values; the text, the CSV files and later views share them."""
 
-import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 from instrumented_backend.records import (
-    GraphRecord,
     GuardRecord,
     KernelRecord,
     RecompileRecord,
     Report,
 )
+from instrumented_backend.records.compilation import CounterGroups, Phases, longest_first
 from instrumented_backend.views.meanings import meaning
+from instrumented_backend.views.words import phase
 
-Row = dict[str, Any]
+Cell = str | int | float | None
+Row = dict[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -34,21 +35,8 @@ def _where(file: str | None, line: int | None) -> str | None:
     return None if file is None else f"{file}:{line}"
 
 
-def _kernel_count(graph: GraphRecord, *directions: str) -> int | None:
-    counts = [code.kernels for code in graph.code if code.direction in directions]
-    if any(kernels is None for kernels in counts):
-        return None
-    return sum(len(kernels or ()) for kernels in counts)
-
-
-def _total(phases: dict[str, float | None]) -> float | None:
-    seconds = list(phases.values())
-    known = [value for value in seconds if value is not None]
-    return sum(known) if seconds and len(known) == len(seconds) else None
-
-
 def _summary(report: Report) -> list[Row]:
-    return [{**report.summary, "torch": report.run["torch"], "device": report.run["device"]}]
+    return [{**vars(report.summary), "torch": report.run.torch, "device": report.run.device}]
 
 
 def _graphs(report: Report) -> list[Row]:
@@ -62,11 +50,11 @@ def _graphs(report: Report) -> list[Row]:
             "ops": graph.ops,
             "calls": graph.calls,
             "backward_calls": graph.backward_calls,
-            "kernels": _kernel_count(graph, "forward", "backward"),
-            "forward_kernels": _kernel_count(graph, "forward"),
-            "backward_kernels": _kernel_count(graph, "backward"),
+            "kernels": graph.kernel_count("forward", "backward"),
+            "forward_kernels": graph.kernel_count("forward"),
+            "backward_kernels": graph.kernel_count("backward"),
             "cache": graph.cache,
-            "compile_s": _total(graph.compile_s),
+            "compile_s": graph.total_compile_s,
             "name": graph.name,
             "ended_by": graph.ended_by,
         }
@@ -165,55 +153,41 @@ _KERNEL_COLUMNS = (
     *("moved_gb", "bytes_source", "device_time_us", "device_time_total_us", "gb_per_s"),
     "peak_pct",
 )
-_NESTED = [
-    field.name
-    for field in dataclasses.fields(KernelRecord)
-    if any(kind in str(field.type) for kind in ("list[", "dict["))
-]
 
 
 def kernel_row(kernel: KernelRecord) -> Row:
     """All of a record, with what a terminal has room for first."""
     row: Row = dict.fromkeys(_KERNEL_COLUMNS)
     row.update(vars(kernel))
-    for name in _NESTED:
-        row[name] = _flat(row[name]) if row[name] else None
-    row["moved_gb"] = None if kernel.total_bytes is None else kernel.total_bytes / 1e9
+    for name, value in vars(kernel).items():
+        if isinstance(value, list | dict):
+            row[name] = _flat(value)
+    row["moved_gb"] = kernel.moved_gb
     row["graph_path"] = row.pop("path")
+    del row["note_codes"]  # for code that reads records; a table has the texts
     return row
 
 
-def _flat(value: Any) -> Any:
+def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
-    if isinstance(value, dict):
-        return "; ".join(f"{key}: {_flat(item)}" for key, item in value.items()) or None
-    if isinstance(value, list):
-        return "; ".join(map(str, value)) or None
-    return value
+    if isinstance(values, Mapping):
+        return "; ".join(f"{key}: {_item(value)}" for key, value in values.items()) or None
+    return "; ".join(map(str, values)) or None
+
+
+def _item(value: object) -> object:
+    return _flat(value) if isinstance(value, list | dict) else value
 
 
 def _counters(report: Report) -> list[Row]:
     """In all, of each graph, and of what ran outside them."""
-    counters = report.counters
-    outside = {"inductor_metrics": counters["outside_inductor_metrics"]}
-    outside |= counters["outside_graphs"]
-    everything: dict[str, dict[str, int]] = {}
-    for groups in (
-        {"inductor_metrics": counters["inductor_metrics"]} | counters["graphs"],
-        outside,
-    ):
-        for group, members in groups.items():
-            total = everything.setdefault(group, {})
-            for name, value in members.items():
-                total[name] = total.get(name, 0) + value
-    rows = _counter_rows("all", everything)
+    rows = _counter_rows("all", report.counters.in_all)
     for graph in report.graphs:
-        metrics = {"inductor_metrics": graph.inductor_metrics}
-        rows += _counter_rows(graph.graph, {**metrics, **graph.counters})
-    return rows + _counter_rows("none", outside)
+        rows += _counter_rows(graph.graph, graph.counter_groups)
+    return rows + _counter_rows("none", report.counters.outside)
 
 
-def _counter_rows(graph: int | str | None, groups: dict[str, dict[str, int]]) -> list[Row]:
+def _counter_rows(graph: int | str | None, groups: CounterGroups) -> list[Row]:
     return [
         {
             "graph": graph,
@@ -256,17 +230,15 @@ def _compile(report: Report) -> list[Row]:
             "longest_phases": _longest(record.phases_s),
             **record.phases_s,
         }
-        for record in report.compile["compilations"]
+        for record in report.compile.compilations
     ]
 
 
-def _longest(phases: dict[str, float | None]) -> str:
+def _longest(phases: Phases) -> str:
     """``codegen 1.21, load 0.40``: what took most of it."""
-    known = sorted(((took, name) for name, took in phases.items() if took), reverse=True)
-    shown = [(took, name) for took, name in known if took >= 0.1 * known[0][0]][:3]
-    return ", ".join(
-        f"{name.removesuffix('_s').replace('_', ' ')} {took:.2f}" for took, name in shown
-    )
+    known = longest_first(phases)
+    shown = [(name, took) for name, took in known if took >= 0.1 * known[0][1]][:3]
+    return ", ".join(f"{phase(name)} {took:.2f}" for name, took in shown)
 
 
 _PHASES = frozenset(

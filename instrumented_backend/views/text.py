@@ -3,13 +3,13 @@
 import shutil
 import textwrap
 from collections.abc import Sequence
-from typing import Any
 
-from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report
+from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report, notes
+from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.views.advice import facts, next_steps
 from instrumented_backend.views.causes import BLOCKS, render_blocks
-from instrumented_backend.views.tables import TABLES, Row, Table
-from instrumented_backend.views.words import count, percent, seconds, short_path, wrap
+from instrumented_backend.views.tables import TABLES, Cell, Row, Table
+from instrumented_backend.views.words import count, percent, phase, seconds, short_path, wrap
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
@@ -37,35 +37,35 @@ def _summary(report: Report, width: int) -> str:
     summary = report.summary
     # Never wrapped: one line to grep for, whatever the terminal.
     lines = [
-        f"{PREFIX}{count(summary['graphs'], 'graph')}, {count(summary['graph_calls'], 'call')} "
-        f"(+{summary['backward_calls']} backward), "
-        f"{count(summary['graph_breaks'], 'graph break')}, "
-        f"{count(summary['recompiles'], 'recompile')} · "
-        f"torch {report.run['torch'].partition('+')[0]}, {report.run['device']}"
+        f"{PREFIX}{count(summary.graphs, 'graph')}, {count(summary.graph_calls, 'call')} "
+        f"(+{summary.backward_calls} backward), "
+        f"{count(summary.graph_breaks, 'graph break')}, "
+        f"{count(summary.recompiles, 'recompile')} · "
+        f"torch {report.run.torch.partition('+')[0]}, {report.run.device}"
     ]
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)
     lines += wrap(_compile_line(report), width)
     lines += _break_lines(report.breaks, width)
-    lost = [note for note in report.notes if note.startswith("lost: ")]
     lines += _missed_lines(report, width)
-    lines += [line for note in lost for line in wrap(note, width)]
+    for note in report.coded_notes({notes.LOST}):
+        lines += wrap(note.text, width)
     lines += wrap(_next_step(report), width)
     return "\n".join(lines)
 
 
 def _captured(report: Report) -> str:
     summary, ops = report.summary, report.ops
-    captured, total = summary["captured_ops"], summary["total_ops"]
+    captured, total = summary.captured_ops, summary.total_ops
     if total is None:
         known = "-" if captured is None else str(captured)
-        graph_ops = count(summary["graph_ops"], "op")
+        graph_ops = count(summary.graph_ops, "op")
         reason = ops.note or "not measured"
         return f"captured {known}/- ops: {reason} · {graph_ops} in the graphs, each counted once"
-    line = f"captured {captured}/{total} ops ({percent(summary['pct_ops'])})"
-    if ops.total_time_us:
-        time = _times(ops.captured["time_us"], ops.total_time_us)
-        line += f", {time} op time ({percent(summary['pct_time'])})"
+    line = f"captured {captured}/{total} ops ({percent(summary.pct_ops)})"
+    if ops.total_time_us and ops.captured.time_us is not None:
+        time = _times(ops.captured.time_us, ops.total_time_us)
+        line += f", {time} op time ({percent(summary.pct_time)})"
     return f"{line} · {_certainty(ops)}"
 
 
@@ -75,10 +75,9 @@ def _certainty(ops: OpsRecord) -> str:
         words = "exact, the whole run observed"
     else:
         words = f"sampled, {percent(ops.observed_pct)} of the calls observed"
-        spreads = [spread for spread in (ops.pct_ops_spread, ops.pct_time_spread) if spread]
-        if spreads:
-            words += f", ± {max(spreads):.1f} points"
-    if ops.captured["estimated"]:
+        if ops.largest_spread is not None:
+            words += f", ± {ops.largest_spread:.1f} points"
+    if ops.captured.estimated:
         words += "; some captured ops estimated"
     return words if ops.note is None else f"{words}; {ops.note}"
 
@@ -109,10 +108,9 @@ def _times(part_us: float, whole_us: float) -> str:
 
 def _missed_lines(report: Report, width: int) -> list[str]:
     """The eager ops that took most of the time, if they took any worth naming."""
-    total = report.ops.total_time_us
     lines = []
     for record in report.ops.missing[:MAX_LINES]:
-        share = 100 * (record.time_us / total) if total else 0.0
+        share = report.ops.pct_of_op_time(record.time_us)
         if share < WORTH_NAMING_PCT:
             break
         place = short_path(record.file, record.line)
@@ -125,27 +123,21 @@ def _missed_lines(report: Report, width: int) -> list[str]:
 
 
 def _compile_line(report: Report) -> str:
-    graphs = report.caches["graphs"]
-    cached = f"{graphs['hit']} of {count(len(report.graphs), 'graph')} from the cache"
+    graphs = report.caches.graphs
+    cached = f"{graphs.hit} of {count(len(report.graphs), 'graph')} from the cache"
     generated = sum(kernel.language != "extern" for kernel in report.kernels)
-    if graphs["bypass"]:
-        cached += f" ({graphs['bypass']} could not be cached)"
+    if graphs.bypass:
+        cached += f" ({graphs.bypass} could not be cached)"
     return (
-        f"compiled in {seconds(report.compile['total_s'])}"
-        f"{_phases(report.compile['phases'])} · {count(generated, 'kernel')} · {cached}"
+        f"compiled in {seconds(report.compile.total_s)}"
+        f"{_phases(report.compile.phases)} · {count(generated, 'kernel')} · {cached}"
     )
 
 
-def _phases(phases: dict[str, float | None]) -> str:
+def _phases(phases: dict[str, float]) -> str:
     """The two longest phases, which are what there is to do something about."""
-    known = [(took, name) for name, took in phases.items() if took]
-    longest = sorted(known, reverse=True)[:2]
-    if not longest:
-        return ""
-    words = (
-        f"{name.removesuffix('_s').replace('_', ' ')} {seconds(took)}" for took, name in longest
-    )
-    return f" ({', '.join(words)})"
+    words = [f"{phase(name)} {seconds(took)}" for name, took in longest_first(phases)[:2]]
+    return f" ({', '.join(words)})" if words else ""
 
 
 def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
@@ -173,8 +165,9 @@ def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
 
 
 def _next_step(report: Report) -> str:
-    missed = report.ops.missing and report.summary["pct_time"] is not None
-    if missed and report.summary["pct_time"] < 100 - WORTH_NAMING_PCT and not report.breaks:
+    share = report.summary.pct_time
+    missed = report.ops.missing and share is not None and share < 100 - WORTH_NAMING_PCT
+    if missed and not report.breaks:
         return "next: INSTRUMENTED_TABLES=summary,missing lists every eager op with its line"
     if report.breaks:
         return "next: INSTRUMENTED_TABLES=summary,breaks lists every cause with its line"
@@ -235,25 +228,29 @@ def _fill(cell: str, width: int) -> str:
     return cell if len(cell) <= width else textwrap.fill(cell, width)
 
 
-def _shown_columns(rows: list[Row]) -> list[str]:
+def _shown_columns(rows: list[dict[str, str]]) -> list[str]:
     """The columns in which at least one row has something to say."""
     columns = dict.fromkeys(key for row in rows for key in row)
     return [column for column in columns if any(row.get(column) for row in rows)]
 
 
-def _cell(column: str, value: Any) -> str:
+def _cell(column: str, value: Cell) -> str:
     if value is None:
         return ""
+    if isinstance(value, str):
+        return _short_place(value) if column == "where" else value
     if column.endswith("_s"):
         return f"{value:.2f}"
     if column.endswith(("_us", "_pct")):
         return f"{value:.1f}"
     if column.endswith("_gb"):
         return f"{value:.3g}" if value >= 1e-4 or not value else f"{value:.1e}"
-    if column == "where":
-        file, _, line = value.rpartition(":")
-        return short_path(file, line)
     return str(value)
+
+
+def _short_place(where: str) -> str:
+    file, _, line = where.rpartition(":")
+    return short_path(file, line)
 
 
 def _header(column: str) -> str:

@@ -12,6 +12,11 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
+def phase(name: str) -> str:
+    """``"aot_autograd_s"``, as records have it, in words."""
+    return name.removesuffix("_s").replace("_", " ")
+
+
 def short_path(file: str | None, line: int | str | None) -> str:
     """From the working folder or the installed package on; of other paths, the last two parts."""
     if file is None:

@@ -46,8 +46,8 @@ def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: 
     assert [d for d in differences if not re.search(r"embed|\.wte\.|\.wpe\.", d)] == []
     for result in differences:
         torch.testing.assert_close(ours[result], theirs[result])
-    assert report.summary["graph_calls"] == STEPS * len(report.graphs) > 0
-    assert report.summary["backward_calls"] == STEPS * len(report.graphs)
-    assert report.caches["graphs"]["hit"] == len(report.graphs)
+    assert report.summary.graph_calls == STEPS * len(report.graphs) > 0
+    assert report.summary.backward_calls == STEPS * len(report.graphs)
+    assert report.caches.graphs.hit == len(report.graphs)
     assert any(kernel.language == "triton" for kernel in report.kernels)
-    assert not [note for note in report.notes if note.startswith("lost")]
+    assert not report.coded_notes({notes.LOST})

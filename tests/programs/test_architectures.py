@@ -10,6 +10,7 @@ from architecture_results import STEPS, differing
 from oracles import architectures
 
 import instrumented_backend
+from instrumented_backend.records import notes
 
 
 @pytest.fixture
@@ -37,8 +38,8 @@ def test_results_and_report(fresh: None, one_thread: None, name: str, training: 
     assert differing(ours, theirs) == []
 
     assert report.graphs
-    assert report.summary["graphs"] == len(report.graphs)
-    assert report.summary["graph_calls"] == STEPS * len(report.graphs)
+    assert report.summary.graphs == len(report.graphs)
+    assert report.summary.graph_calls == STEPS * len(report.graphs)
     for graph in report.graphs:
         assert graph.calls == STEPS
         assert graph.backward_calls == (STEPS if training else 0)
@@ -53,11 +54,11 @@ def test_results_and_report(fresh: None, one_thread: None, name: str, training: 
     assert [k.kernel_name for k in report.kernels if k.language != "extern"] == [
         name for graph in report.graphs for code in graph.code for name in kernels_in(code.path)
     ]
-    assert not [note for note in report.notes if note.startswith("lost")]
+    assert not report.coded_notes({notes.LOST})
     # How many is tested against torch.profiler in test_captured.py.
-    assert report.ops.captured["ops"] == report.summary["captured_ops"] > 30 * STEPS
+    assert report.ops.captured.ops == report.summary.captured_ops > 30 * STEPS
     assert (
-        report.ops.captured["backward_ops"]
+        report.ops.captured.backward_ops
         == sum(STEPS * graph.backward_ops for graph in report.graphs) * training
     )
-    assert report.ops.captured["estimated"] == []
+    assert report.ops.captured.estimated == []

@@ -10,6 +10,7 @@ import pytest
 from instrumented_backend import torch_compat
 from instrumented_backend.observe.cudagraphs import CudaGraphs, skip_reason
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.records import notes
 
 
 class Node:
@@ -79,19 +80,16 @@ def test_recordings_replays_and_recordings_again() -> None:
     manager.record_function([4], Function(3))  # not ours to see any more
 
     found = graphs.report()
-    assert (found["recorded"], found["replayed"], found["skipped"]) == (5, 5, {})
-    assert found["re_recorded"] == {
+    assert (found.recorded, found.replayed, found.skipped) == (5, 5, {})
+    assert found.re_recorded == {
         "new sizes": 1,
         "a parameter or static input has moved in memory": 1,
         "another graph ran before it": 1,
     }
-    forward, backward = found["graphs"]
-    assert (forward["compile_id"], forward["direction"], forward["recorded"]) == (
-        "0/0",
-        "forward",
-        4,
-    )
-    assert (backward["direction"], backward["recorded"], backward["replayed"]) == ("backward", 1, 0)
+    assert found.had_new_sizes and not found.had_mutated_inputs
+    forward, backward = found.graphs
+    assert (forward.compile_id, forward.direction, forward.recorded) == ("0/0", "forward", 4)
+    assert (backward.direction, backward.recorded, backward.replayed) == ("backward", 1, 0)
 
 
 def test_failures_of_ours_never_reach_the_program() -> None:
@@ -105,8 +103,8 @@ def test_failures_of_ours_never_reach_the_program() -> None:
     assert manager.record_function([1], Function(0)) == "outputs"
     assert manager.execute_node(manager.current_node, [1]) == "outputs again"
     (note,) = failures.notes
-    assert note.startswith("lost: CUDA graphs: AttributeError")
-    assert graphs.report() == {}
+    assert note.text.startswith("lost: CUDA graphs: AttributeError")
+    assert not graphs.report().were_tried
 
 
 def test_skips_come_from_torchs_own_log() -> None:
@@ -122,7 +120,7 @@ def test_skips_come_from_torchs_own_log() -> None:
     undo()
     cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to a later one")
     found = graphs.report()
-    assert found["skipped"] == {"cpu device (x)": 1} and found["recorded"] == 0
+    assert found.skipped == {"cpu device (x)": 1} and found.recorded == 0
 
 
 @pytest.mark.parametrize(
@@ -138,7 +136,9 @@ def test_skips_come_from_torchs_own_log() -> None:
     ],
 )
 def test_skip_reason(message: str, reason: str) -> None:
-    assert skip_reason(message) == reason
+    found = skip_reason(message)
+    assert found.text == reason
+    assert (found.code == notes.MUTATED_INPUTS) == reason.startswith("mutated inputs")
 
 
 def test_the_handler_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -147,4 +147,4 @@ def test_the_handler_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     logger.addHandler(graphs)
     logger.warning("skipping cudagraphs due to a test")
     assert capsys.readouterr() == ("", "")
-    assert graphs.report()["skipped"] == {"a test": 1}
+    assert graphs.report().skipped == {"a test": 1}

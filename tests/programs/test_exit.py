@@ -286,7 +286,7 @@ def test_a_report_at_any_moment(run_forked: RunProgram) -> None:
         f = torch.compile(lambda x: x + 1, backend="instrumented")
         for calls in range(1, 4):
             f(torch.ones(2))
-            assert instrumented_backend.report().summary["graph_calls"] == calls
+            assert instrumented_backend.report().summary.graph_calls == calls
     """)
     assert done.report["summary"]["graph_calls"] == 3
 

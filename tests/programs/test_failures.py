@@ -7,6 +7,7 @@ from programs import RunProgram
 from speeds import full_but
 
 from instrumented_backend.observe.failures import MAX_NOTES, Failures
+from instrumented_backend.records.notes import LOST
 
 PROGRAM = """
     import sys, torch
@@ -93,7 +94,7 @@ def test_notes_are_said_once_and_bounded(caplog: pytest.LogCaptureFixture) -> No
         with failures.guard("observer"):
             raise ValueError(i % (2 * MAX_NOTES))
     assert len(failures.notes) == MAX_NOTES
-    assert failures.notes[0].startswith("lost: observer: ValueError: 0 (test_failures.py:")
+    assert failures.notes[0].text.startswith("lost: observer: ValueError: 0 (test_failures.py:")
     assert len(caplog.records) == MAX_NOTES
 
 
@@ -102,7 +103,9 @@ def test_a_note_is_one_line() -> None:
     with failures.guard("observer"):
         raise RuntimeError("CUDA error: out of memory\nSearch for `cudaErrorMemoryAllocation'")
     (note,) = failures.notes
-    assert note.startswith("lost: observer: RuntimeError: CUDA error: out of memory (test_fail")
+    assert note.code == LOST and note.text.startswith(
+        "lost: observer: RuntimeError: CUDA error: out of memory (test_fail"
+    )
 
 
 def test_the_programs_own_exceptions_are_not_ours() -> None:

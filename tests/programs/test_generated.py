@@ -71,7 +71,7 @@ def test_a_module_that_is_gone_leaves_names_and_one_warning(tmp_path: Path) -> N
     codes = [GeneratedCode(compiled(), str(tmp_path / f"{i}.py"), "forward") for i in range(2)]
     assert reader.finish(codes) == 0
     assert all(kernel.kernel_category == "unknown" for kernel in codes[0].kernels())
-    assert [note.partition(":")[0] for note in failures.notes] == ["lost", "lost"]
+    assert [note.code for note in failures.notes] == ["lost", "lost"]
 
 
 def test_in_the_background_and_at_the_end() -> None:

@@ -65,7 +65,7 @@ def test_a_backward_on_another_thread_is_counted(fresh: None) -> None:
     thread = threading.Thread(target=lambda: [loss.backward() for loss in losses])
     thread.start()
     thread.join()
-    assert instrumented_backend.report().summary["backward_calls"] == 3
+    assert instrumented_backend.report().summary.backward_calls == 3
 
 
 def test_a_backward_without_calls_is_counted(fresh: None) -> None:
@@ -108,8 +108,8 @@ def test_graphs_that_dynamo_threw_away_are_none(fresh: None) -> None:
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == before + 2
     assert [(graph.compile_id, graph.calls) for graph in report.graphs] == [("0/0", 1), ("0/1", 1)]
     assert all(graph.compile_s["dynamo_s"] for graph in report.graphs)
-    assert report.ops.captured["estimated"] == []
-    assert sum(report.caches["graphs"].values()) == 2
+    assert report.ops.captured.estimated == []
+    assert sum(vars(report.caches.graphs).values()) == 2
 
 
 def test_a_graph_that_inductor_refuses_is_none(fresh: None) -> None:
@@ -123,7 +123,7 @@ def test_a_graph_that_inductor_refuses_is_none(fresh: None) -> None:
     arguments = torch.randn(2, 2, 8, requires_grad=True), mask, torch.randn(8, requires_grad=True)
     assert torch.equal(compiled(*arguments), masked(*arguments))
     report = instrumented_backend.report()
-    assert report.graphs == [] and report.summary["skipped_functions"] == 1
+    assert report.graphs == [] and report.summary.skipped_functions == 1
     (broken,) = report.breaks
     assert "Inductor failed with" in broken.reason
     assert broken.file == __file__ and broken.line == masked.__code__.co_firstlineno
@@ -139,7 +139,7 @@ def test_what_is_torchs_own_has_its_name(fresh: None) -> None:
     named = [record.function for record in report.graphs]
     assert named == ["Sequential", "sin", "Sequential"]
     code = torch.nn.Sequential.forward.__code__
-    for found in (report.graphs[0], report.compile["compilations"][0]):
+    for found in (report.graphs[0], report.compile.compilations[0]):
         assert (found.file, found.line) == (code.co_filename, code.co_firstlineno)
     again = {record.function for record in report.recompiles}
     assert again and again <= {"Sequential", "sin"}
@@ -151,7 +151,7 @@ def test_reset_starts_afresh(fresh: None) -> None:
     compiled(torch.ones(8)), other(torch.ones(8))
     instrumented_backend.reset()
     report = instrumented_backend.report()
-    assert report.graphs == [] and report.compile["compilations"] == []
+    assert report.graphs == [] and report.compile.compilations == []
     compiled(torch.ones(8))
     (graph,) = instrumented_backend.report().graphs
     assert (graph.function, graph.calls, graph.cache) == ("two_layers", 1, None)

@@ -16,7 +16,7 @@ import torch
 from programs import RunProgram
 
 from instrumented_backend import torch_compat
-from instrumented_backend.kernels.sidecar import write_sidecar
+from instrumented_backend.kernels.sidecar import Facts, write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.metric_tables import MetricTables
 
@@ -110,7 +110,7 @@ def test_cold_and_warm(run_program: RunProgram, cold_cache: Path, tmp_path: Path
         "metric_table_kernel_metadata.csv",
     }
     for finished in (cold, warm):
-        assert not [note for note in finished.report["notes"] if "lost" in note]
+        assert "lost" not in finished.report["note_codes"], finished.report["notes"]
     assert not list(tmp_path.glob("metric_table_*"))  # but in INSTRUMENTED_DIR
 
 
@@ -347,7 +347,8 @@ def test_no_failure_of_a_row_comes_through(
     slow.add_row(lambda: 1 / 0)
     slow.add_row(lambda: {"another": "column"})
     assert len(failures.notes) == 2
-    assert "ZeroDivisionError" in failures.notes[0] and "kernel1_path" in failures.notes[1]
+    assert "ZeroDivisionError" in failures.notes[0].text
+    assert "kernel1_path" in failures.notes[1].text
     assert not list(tmp_path.iterdir())
     metrics.purge_old_log_files()  # Inductor's own function, our files
     assert (tmp_path / "metric_table_slow_fusion.csv").read_text().startswith("model_name,kernel1")
@@ -405,7 +406,7 @@ def test_a_kernel_is_logged_once(
     graph = types.SimpleNamespace(source_code=kernel_data.modules()["plain/user_triton.graph1.py"])
     kernel = kernel_data.modules()["plain/reduction.kernel1.py"]
     path = str(tmp_path / "cache" / "ab" / "graph.py")
-    write_sidecar(path, {"triton_poi_fused_sin_0": {"total_bytes": 8_000_000}})
+    write_sidecar(path, {"triton_poi_fused_sin_0": Facts(total_bytes=8_000_000)})
     monkeypatch.setattr(torch_compat, "code_path", lambda graph: path)
     monkeypatch.setattr(torch_compat, "fx_graph_key", lambda graph: None)
     # Of a compilation that nobody observes: at once.
@@ -433,7 +434,7 @@ def test_a_kernel_is_logged_once(
     ]
     # Inductor's own figure, from the file beside its cache; the code does not have it.
     assert [row["kernel_args_num_gb"] for row in rows] == ["", "0.008000", "", "", ""]
-    (note,) = (note for note in failures.notes if "metadata" in note)
+    (note,) = (note.text for note in failures.notes if "metadata" in note.text)
     assert note.startswith("lost: metadata of kernel broken: ParseError: not Python")
     # A warm graph: the same rows but for the one that its code does not have.
     patched.code_loaded(graph)

@@ -2,8 +2,14 @@
 
 from instrumented_backend.records import (
     BreakRecord,
+    CacheLookups,
+    CachesSection,
+    CacheStates,
+    CapturedRecord,
     CodeRecord,
     CompileRecord,
+    CompileSection,
+    CountersSection,
     EagerOpRecord,
     GraphRecord,
     GuardRecord,
@@ -12,7 +18,9 @@ from instrumented_backend.records import (
     OpsRecord,
     RecompileRecord,
     Report,
+    RunSection,
     SkippedRecord,
+    SummarySection,
 )
 
 
@@ -36,32 +44,26 @@ def sample() -> Report:
         counters={"aot_autograd": {"autograd_cache_hit": 1}},
     )
     return Report(
-        run={"torch": "2.13.0+cpu", "device": "cpu", "rank": 0, "pid": 17, "wall_s": 1.5},
-        summary={
-            "graphs": 1,
-            "graph_calls": 3,
-            "backward_calls": 2,
-            "graph_breaks": 1,
-            "skipped_functions": 1,
-            "recompiles": 1,
-            "graph_ops": 7,
-            "captured_ops": 30,
-            "total_ops": 40,
-            "pct_ops": 75.0,
-            "pct_time": 90.0,
-        },
+        run=RunSection(torch="2.13.0+cpu", device="cpu", rank=0, pid=17, wall_s=1.5),
+        summary=SummarySection(
+            graphs=1,
+            graph_calls=3,
+            backward_calls=2,
+            graph_breaks=1,
+            skipped_functions=1,
+            recompiles=1,
+            graph_ops=7,
+            captured_ops=30,
+            total_ops=40,
+            pct_ops=75.0,
+            pct_time=90.0,
+        ),
         graphs=[graph],
         kernels=[KernelRecord("cpp_fused_add_0", "cpp", 0, "forward", "/cache/ab/cab.py")],
         ops=OpsRecord(
             status="sampled",
             observed_pct=17.0,
-            captured={
-                "ops": 30,
-                "forward_ops": 20,
-                "backward_ops": 10,
-                "time_us": 9000.0,
-                "estimated": [],
-            },
+            captured=CapturedRecord(ops=30, forward_ops=20, backward_ops=10, time_us=9000.0),
             total_ops=40,
             total_time_us=10_000.0,
             pct_ops_spread=0.25,
@@ -111,22 +113,22 @@ def sample() -> Report:
                 ],
             )
         ],
-        caches={
-            "graphs": {"hit": 1, "miss": 0, "bypass": 0, "off": 0},
-            "aot_autograd": {"hit": 1},
-            "fx_graph": {"hits": 2, "misses": 0, "bypasses": 0},
-            "bypass_reasons": {},
-        },
-        counters={
-            "inductor_metrics": {"generated_kernel_count": 1},
-            "graphs": {"aot_autograd": {"autograd_cache_hit": 1}},
-            "outside_inductor_metrics": {"generated_kernel_count": 0},
-            "outside_graphs": {"frames": {"total": 2}},
-        },
-        compile={
-            "total_s": 0.75,
-            "phases": {"dynamo_s": 0.5, "aot_autograd_s": 0.25},
-            "compilations": [
+        caches=CachesSection(
+            graphs=CacheStates(hit=1, miss=0, bypass=0, off=0),
+            aot_autograd={"hit": 1},
+            fx_graph=CacheLookups(hits=2, misses=0, bypasses=0),
+            bypass_reasons={},
+        ),
+        counters=CountersSection(
+            inductor_metrics={"generated_kernel_count": 1},
+            graphs={"aot_autograd": {"autograd_cache_hit": 1}},
+            outside_inductor_metrics={"generated_kernel_count": 0},
+            outside_graphs={"frames": {"total": 2}},
+        ),
+        compile=CompileSection(
+            total_s=0.75,
+            phases={"dynamo_s": 0.5, "aot_autograd_s": 0.25},
+            compilations=[
                 CompileRecord(
                     "0/0",
                     "forward",
@@ -139,6 +141,6 @@ def sample() -> Report:
                     0.75,
                 )
             ],
-        },
+        ),
         notes=[],
     )

@@ -26,6 +26,10 @@ def record(
     )
 
 
+def said(row: BenchRecord) -> list[str]:
+    return [note.text for note in explain(row)]
+
+
 def test_rates() -> None:
     row = record(0.5, 100_000_000, 2_000_000)
     assert row.gb_per_s == pytest.approx(200)  # 0.1 GB in half a millisecond
@@ -43,35 +47,35 @@ def test_what_shares_are_compared_with() -> None:
 
 def test_faster_than_memory_is_explained() -> None:
     # 40 MB in 10 µs are 4000 GB/s, four times a copy.
-    assert explain(record(0.01, 40_000_000)) == [
+    assert said(record(0.01, 40_000_000)) == [
         "faster than memory: its 40 MB stay in the cache of 50 MB"
     ]
-    note, cold = explain(record(0.01, 60_000_000, launch_ms=0.004))
+    note, cold = said(record(0.01, 60_000_000, launch_ms=0.004))
     assert note.startswith("faster than a copy (1000 GB/s): part of the bytes")
     assert cold.startswith("timed with cold caches"), "both may be the reason"
-    assert explain(record(0.01, 60_000_000, device="cpu")) == [note]
+    assert said(record(0.01, 60_000_000, device="cpu")) == [note]
     fill = record(0.05, 60_000_000, device="cpu")
     fill.kernel.read_bytes = 0
-    assert explain(fill) == [
+    assert said(fill) == [
         "faster than a copy (1000 GB/s): it reads next to nothing, and writing alone is faster"
     ]
 
 
 def test_small_kernels_on_a_gpu_are_timed_cold() -> None:
     # 40 MB at 1000 GB/s are 40 µs, and the launch 4 more.
-    (note,) = explain(record(0.1, 40_000_000, launch_ms=0.004))
+    (note,) = said(record(0.1, 40_000_000, launch_ms=0.004))
     assert note.startswith("timed with cold caches and the launch")
     assert "takes up to 0.044 ms less: 0.004 are the launch, and 40 MB of its 40 MB may" in note
     # Of more than the cache is large, as much as it holds: 54 µs are a tenth of 540.
-    (note,) = explain(record(0.53, 400_000_000, launch_ms=0.004))
+    (note,) = said(record(0.53, 400_000_000, launch_ms=0.004))
     assert "takes up to 0.054 ms less: 0.004 are the launch, and 50 MB of its 400 MB may" in note
-    assert explain(record(0.55, 400_000_000, launch_ms=0.004)) == []
-    assert explain(record(0.1, 40_000_000, device="cpu")) == []
+    assert said(record(0.55, 400_000_000, launch_ms=0.004)) == []
+    assert said(record(0.1, 40_000_000, device="cpu")) == []
 
 
 def test_an_unsteady_time_is_said_to_be_one() -> None:
     row = record(1, 60_000_000)
     row.timing = Timing(ms=1, min_ms=0.9, p25_ms=0.94, p75_ms=1.05, samples=9)
-    assert explain(row) == ["unsteady: half of the samples took 0.94 to 1.05 ms"]
+    assert said(row) == ["unsteady: half of the samples took 0.94 to 1.05 ms"]
     row.timing = Timing(ms=1, min_ms=0.9, p25_ms=0.96, p75_ms=1.05, samples=9)
-    assert explain(row) == []
+    assert said(row) == []

@@ -35,7 +35,17 @@ def test_the_sections_of_the_contract() -> None:
         "counters",
         "compile",
         "notes",
+        "note_codes",
     }
+
+
+def with_value(path: list[str | int], value: object) -> bytes:
+    """The sample's file with another value at a place."""
+    data = at = json.loads(sample().to_json())
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = value
+    return json.dumps(data).encode()
 
 
 @pytest.mark.parametrize(
@@ -47,9 +57,28 @@ def test_the_sections_of_the_contract() -> None:
         (b"[1, 2]", "not a report"),
         (b'{"traceEvents": []}', "not a report"),
         (b'{"schema_version": 99}', "schema_version is 99; this version reads 1 only"),
-        (b'{"schema_version": 1}', "damaged"),
-        (b'{"schema_version": 1, "compile": {}, "graphs": [{"no": 1}]}', "damaged"),
-        (b'{"schema_version": 1, "compile": 3}', "damaged"),
+        (b'{"schema_version": 1}', "run: missing"),
+        (with_value(["compile"], 3), "compile: expected object, got int"),
+        (with_value(["ops"], {"status": "exact"}), "ops.observed_pct: missing"),
+        (with_value(["graphs", 0, "calls"], "five"), "graphs[0].calls: expected int, got str"),
+        (with_value(["graphs", 0, "calls"], True), "graphs[0].calls: expected int, got bool"),
+        (with_value(["graphs", 0, "calls"], 1.0), "graphs[0].calls: expected int, got float"),
+        (
+            with_value(["counters", "graphs", "frames"], {"total": None}),
+            "counters.graphs[...][...]: expected int, got null",
+        ),
+        (
+            with_value(["kernels", 0, "size_hints"], "x"),
+            "kernels[0].size_hints: expected object | array | null, got str",
+        ),
+        (with_value(["run", "pid"], 2**64), "a number of more than 64 bits in it: 1844674"),
+        (with_value(["run", "wall_s"], float("nan")), "not JSON: NaN is no number"),
+        (b'{"schema_version": 1, "x": -Infinity}', "not JSON: -Infinity is no number"),
+        (b'{"schema_version": 1, "x": 1e999}', "a number that is too large in it: 1e999"),
+        (b'{"schema_version": ' + b"1" * 5000 + b"}", "a number of more than 64 bits in it"),
+        (with_value(["schema_version"], "1"), "schema_version: expected int, got str"),
+        (b"[" * 100_000, "not JSON, or cut short"),
+        (b'{"schema_version": 1, "x": ' + b'{"a":' * 100_000, "not JSON, or cut short"),
     ],
 )
 def test_what_is_not_a_report(tmp_path: Path, content: bytes, said: str) -> None:

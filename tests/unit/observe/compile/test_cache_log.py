@@ -1,7 +1,7 @@
 """Look-ups in the caches, in the form in which torch 2.13 reports them."""
 
 from instrumented_backend.observe.caches import CacheLog, cache_section, differences, key_of
-from instrumented_backend.records import GraphRecord
+from instrumented_backend.records import CacheStates, GraphRecord
 
 
 def components(**values: str) -> list[str]:
@@ -63,12 +63,12 @@ def test_what_hits_spared() -> None:
     # Of three kernels that were asked for, one was there.
     counters = {"async_compile_cache_miss": 3, "async_compile_cache_hit": 1}
     section = cache_section(graphs, counters, {"compile_file": 2}, log)
-    assert section["saved_s"] == 4.0
-    assert section["code"]["triton_kernels_compiled"] == 2
-    assert section["code"]["triton_kernels_from_cache"] == 1
-    assert (section["autotune"]["cache_hits"], section["autotune"]["cache_misses"]) == (0, 1)
-    assert section["code"]["cpp_files_compiled"] == 2
-    assert section["bypass_reasons"] == {}
+    assert section.saved_s == 4.0
+    assert section.code.triton_kernels_compiled == 2
+    assert section.code.triton_kernels_from_cache == 1
+    assert (section.autotune.cache_hits, section.autotune.cache_misses) == (0, 1)
+    assert section.code.cpp_files_compiled == 2
+    assert section.bypass_reasons == {}
 
 
 def test_a_bypass_is_counted_by_its_reason() -> None:
@@ -76,5 +76,5 @@ def test_a_bypass_is_counted_by_its_reason() -> None:
         GraphRecord(cache="miss", cache_reason="new key: differs")
     ]
     section = cache_section(graphs, {}, {}, CacheLog())
-    assert section["bypass_reasons"] == {"freezing": 2}
-    assert section["graphs"] == {"hit": 0, "miss": 1, "bypass": 2, "off": 0}
+    assert section.bypass_reasons == {"freezing": 2}
+    assert section.graphs == CacheStates(hit=0, miss=1, bypass=2, off=0)

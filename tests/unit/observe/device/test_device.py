@@ -207,7 +207,7 @@ def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) ->
     assert not windows.gate.active
     assert not torch_compat.profiler_state()._is_profiler_enabled
     [note] = windows.failures.notes
-    assert note.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
+    assert note.text.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
 
 def test_a_graph_that_is_not_called_again_does_not_hold_it_up(

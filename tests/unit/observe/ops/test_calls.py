@@ -252,7 +252,7 @@ def test_where_it_cannot_be_built(
     assert calls._loader is not None
     calls._loader.join()
     calls.start()
-    assert failures.notes == [
+    assert [note.text for note in failures.notes] == [
         "graph calls are counted in Python, which is slower: no C++ compiler found"
     ]
     assert isinstance(

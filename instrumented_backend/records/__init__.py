@@ -1,0 +1,77 @@
+"""Everything that was observed, as plain data: what the observers write and the reports draw.
+
+Units are in the names (``_s``, ``_us``, ``_bytes``). ``None`` is "unknown", and a note says why.
+Nothing here imports torch, so that a saved report can be read on any machine.
+"""
+
+from instrumented_backend.records.causes import (
+    BreakRecord,
+    GuardRecord,
+    RecompileRecord,
+    SkippedRecord,
+)
+from instrumented_backend.records.compilation import (
+    Autotuning,
+    CacheLookups,
+    CachesSection,
+    CacheStates,
+    CompileRecord,
+    CompileSection,
+    CountersSection,
+    CudaGraphRecord,
+    CudaGraphsSection,
+    KernelCode,
+)
+from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
+from instrumented_backend.records.notes import Note, Noted
+from instrumented_backend.records.ops import (
+    CapturedRecord,
+    DeviceKernelRecord,
+    DeviceRecord,
+    EagerOpRecord,
+    MissingRecord,
+    OpsRecord,
+)
+from instrumented_backend.records.report import (
+    SCHEMA_VERSION,
+    Report,
+    ReportError,
+    RunSection,
+    SummarySection,
+)
+from instrumented_backend.records.store import find_reports, read_report
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Autotuning",
+    "BreakRecord",
+    "CacheLookups",
+    "CacheStates",
+    "CachesSection",
+    "CapturedRecord",
+    "CodeRecord",
+    "CompileRecord",
+    "CompileSection",
+    "CountersSection",
+    "CudaGraphRecord",
+    "CudaGraphsSection",
+    "DeviceKernelRecord",
+    "DeviceRecord",
+    "EagerOpRecord",
+    "GraphRecord",
+    "GuardRecord",
+    "KernelCode",
+    "KernelRecord",
+    "MissingRecord",
+    "Note",
+    "Noted",
+    "OpsRecord",
+    "RecompileRecord",
+    "Report",
+    "ReportError",
+    "RunSection",
+    "SkippedRecord",
+    "SummarySection",
+    "find_reports",
+    "read_report",
+]

@@ -1,0 +1,88 @@
+"""A report out of the text of its file: every type is checked, unknown fields are ignored.
+
+What is wrong is told in one line with its place: ``graphs[3].calls: expected int, got str``.
+"""
+
+import json
+import math
+import re
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from instrumented_backend.records.report import SCHEMA_VERSION, Report, ReportError
+from instrumented_backend.records.upgrade import upgrade
+
+LARGEST = 2**63 - 1  # what fits 64 bits
+_DIGITS = len(str(LARGEST))
+_SAID = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<place>.*)`)?", re.DOTALL)
+_ABSENT = re.compile(r"Object missing required field `(?P<field>\w+)`")
+
+Type = TypeVar("Type")
+
+
+def decode(text: str) -> Report:
+    """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
+    data = _parse(text)
+    if not isinstance(data, dict) or "schema_version" not in data:
+        raise ReportError("not a report of instrumented-backend: no schema_version in it")
+    version = data["schema_version"]
+    if type(version) is int and version != SCHEMA_VERSION:
+        raise ReportError(f"schema_version is {version}; this version reads {SCHEMA_VERSION} only")
+    upgrade(data)
+    return convert(data, Report)
+
+
+def convert(data: Any, kind: type[Type]) -> Type:
+    """Plain data as records; raises `ReportError`."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        raise ReportError(_one_line(str(error))) from None
+
+
+def _parse(text: str) -> Any:
+    # Not msgspec's parser: older releases wrote names that are no UTF-8 in a form that it refuses,
+    # and it tells nothing of a number's size.
+    try:
+        return json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
+    except ReportError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ReportError(f"not JSON, or cut short ({error})") from None
+
+
+def _int(digits: str) -> int:
+    # Their number first: Python refuses to read very many.
+    if len(digits) > _DIGITS + 1 or not -LARGEST <= int(digits) <= LARGEST:
+        raise ReportError(f"a number of more than 64 bits in it: {_short(digits)}")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ReportError(f"a number that is too large in it: {_short(digits)}")
+    return value
+
+
+def _not_finite(word: str) -> NoReturn:
+    raise ReportError(f"not JSON: {word} is no number")
+
+
+def _short(digits: str) -> str:
+    return digits if len(digits) <= 30 else f"{digits[:30]}..."
+
+
+def _one_line(said: str) -> str:
+    """msgspec's ``Expected `int`, got `str` - at `$.graphs[3].calls` `` in our form."""
+    match = _SAID.fullmatch(said)
+    place = (match and match["place"]) or ""
+    what = match["what"] if match else said
+    absent = _ABSENT.fullmatch(what)
+    if absent is not None:
+        place = f"{place}.{absent['field']}" if place else absent["field"]
+        return f"{place}: missing"
+    words = " ".join(what.replace("`", "").split())
+    words = words[:1].lower() + words[1:]
+    return f"{place}: {words}" if place else words

@@ -1,0 +1,46 @@
+"""A report as the text of its file."""
+
+from typing import Any
+
+import msgspec
+
+from instrumented_backend.records.compilation import CompileSection
+from instrumented_backend.records.report import Report
+
+
+def encode(report: Report) -> str:
+    """One line for each section, and for each item of a section that is a list.
+
+    A figure that is not finite is written as null: JSON has no word for it. A byte of a name that
+    is no UTF-8 is written as ``\\xff``: JSON is text.
+    """
+    sections = (f' "{name}": {_section(value)}' for name, value in vars(report).items())
+    return "{\n" + ",\n".join(sections) + "\n}"
+
+
+def _section(value: Any) -> str:
+    if isinstance(value, list) and value:
+        return "[\n  " + ",\n  ".join(map(encode_line, value)) + "\n ]"
+    if isinstance(value, CompileSection) and not value.cudagraphs.were_tried:
+        return encode_line({**msgspec.to_builtins(value), "cudagraphs": {}})
+    return encode_line(value)
+
+
+def encode_line(value: Any) -> str:
+    """Records and plain data as JSON on one line."""
+    try:
+        text = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        text = msgspec.json.encode(_as_text(msgspec.to_builtins(value)))
+    return msgspec.json.format(text, indent=0).decode()
+
+
+def _as_text(value: Any) -> Any:
+    """The bytes that Python keeps as surrogates, where names are no UTF-8, as escapes."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    if isinstance(value, list):
+        return [_as_text(item) for item in value]
+    if isinstance(value, dict):
+        return {_as_text(key): _as_text(item) for key, item in value.items()}
+    return value

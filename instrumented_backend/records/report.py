@@ -1,0 +1,84 @@
+"""The report: its sections, and the records in them."""
+
+from dataclasses import dataclass, field
+
+from instrumented_backend.records.causes import BreakRecord, RecompileRecord
+from instrumented_backend.records.compilation import (
+    CachesSection,
+    CompileSection,
+    CountersSection,
+)
+from instrumented_backend.records.graphs import GraphRecord, KernelRecord
+from instrumented_backend.records.notes import Noted
+from instrumented_backend.records.ops import OpsRecord
+
+SCHEMA_VERSION = 1
+
+
+class ReportError(ValueError):
+    """A file is not a report that we can read; the message is one line."""
+
+
+@dataclass
+class RunSection:
+    """The process."""
+
+    torch: str
+    device: str
+    rank: int
+    pid: int
+    python: str | None = None
+    command: str | None = None
+    started: str | None = None  # ISO 8601, UTC
+    wall_s: float | None = None
+
+
+@dataclass
+class SummarySection:
+    """The figures of the first lines; None is unknown."""
+
+    graphs: int
+    graph_calls: int
+    backward_calls: int
+    graph_breaks: int
+    skipped_functions: int
+    recompiles: int
+    graph_ops: int
+    captured_ops: int | None
+    total_ops: int | None
+    pct_ops: float | None
+    pct_time: float | None
+
+
+@dataclass
+class Report(Noted):
+    """All of it; the sections are those of the report file."""
+
+    run: RunSection
+    summary: SummarySection
+    graphs: list[GraphRecord]
+    kernels: list[KernelRecord]
+    ops: OpsRecord
+    breaks: list[BreakRecord]
+    recompiles: list[RecompileRecord]
+    caches: CachesSection
+    counters: CountersSection
+    compile: CompileSection
+    notes: list[str]
+    note_codes: list[str] = field(default_factory=list)
+    schema_version: int = SCHEMA_VERSION
+
+    # msgspec is imported when a report is written or read, and not with the backend.
+
+    def to_json(self) -> str:
+        """One line for each section, and for each item of a section that is a list."""
+        from instrumented_backend.records.encoding import encode
+
+        return encode(self)
+
+    @classmethod
+    def from_json(cls, text: str) -> "Report":
+        """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
+        from instrumented_backend.records.decoding import decode
+
+        return decode(text)

@@ -1,0 +1,34 @@
+"""Report files: read one, find those in a folder."""
+
+import os
+import re
+from pathlib import Path
+
+from instrumented_backend.records.report import Report, ReportError
+
+_NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
+
+
+def read_report(path: Path) -> Report:
+    """The report in a file; raises `ReportError` with the path in its one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ReportError(f"{path}: not a report of instrumented-backend: not text") from None
+    try:
+        return Report.from_json(text)
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from None
+
+
+def find_reports(folder: Path) -> list[Path]:
+    """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
+    try:
+        names = os.listdir(folder)
+    except OSError as error:
+        raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
+    found = [match for name in names if (match := _NAME.fullmatch(name))]
+    found.sort(key=lambda match: [int(number) for number in match.groups()])
+    return [folder / match.string for match in found]

@@ -1,0 +1,59 @@
+"""What earlier releases wrote otherwise, brought to the form that is read today.
+
+Fields that they did not have need nothing here: their records have defaults. Only codes have to be
+found for texts that were written without one; this is the only place that reads them in a text.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from instrumented_backend.records import notes
+
+Data = dict[str, Any]  # of a file, unchecked
+
+
+def upgrade(report: Data) -> None:
+    """Change the data of a report's file in place; what is not as it should be stays for later."""
+    for item in _objects(report.get("breaks")):
+        _break(item)
+    compiling = report.get("compile")
+    if isinstance(compiling, dict):
+        _cudagraphs(compiling.get("cudagraphs"))
+    texts = report.get("notes")
+    if "note_codes" not in report and isinstance(texts, list):
+        report["note_codes"] = [
+            notes.LOST if isinstance(text, str) and text.startswith("lost: ") else notes.OTHER
+            for text in texts
+        ]
+
+
+def _objects(items: Any) -> Iterator[Data]:
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict):
+            yield item
+
+
+def _break(item: Data) -> None:
+    if item.get("kind") == "skipped" and "skipped" not in item:
+        # The first reports listed functions and breaks apart.
+        place = {name: item.get(name) for name in ("function", "file", "line")}
+        item.update(kind="gave up", skipped=[place])
+    reason = item.get("reason")
+    if "code" not in item and item.get("kind") == "gave up" and isinstance(reason, str):
+        item["code"] = notes.RECOMPILE_LIMIT if "recompile limit" in reason else None
+
+
+def _cudagraphs(section: Any) -> None:
+    if not isinstance(section, dict) or not section or "reason_codes" in section:
+        return
+    reasons = [
+        reason
+        for group in (section.get("re_recorded"), section.get("skipped"))
+        if isinstance(group, dict)
+        for reason in group
+    ]
+    section["reason_codes"] = {
+        reason: notes.NEW_SIZES if reason == "new sizes" else notes.MUTATED_INPUTS
+        for reason in reasons
+        if reason == "new sizes" or "mutated inputs" in reason
+    }
