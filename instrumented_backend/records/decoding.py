@@ -11,10 +11,12 @@ from typing import Any, NoReturn, TypeVar
 import msgspec
 
 from instrumented_backend.records.report import SCHEMA_VERSION, Report, ReportError
+from instrumented_backend.records.surrogates import without_surrogates
 from instrumented_backend.records.upgrade import upgrade
 
 LARGEST = 2**63 - 1  # what fits 64 bits
 _DIGITS = len(str(LARGEST))
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON has one, or half of a pair
 _SAID = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<place>.*)`)?", re.DOTALL)
 _ABSENT = re.compile(r"Object missing required field `(?P<field>\w+)`")
 
@@ -45,11 +47,12 @@ def _parse(text: str) -> Any:
     # Not msgspec's parser: older releases wrote names that are no UTF-8 in a form that it refuses,
     # and it tells nothing of a number's size.
     try:
-        return json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
+        data = json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
     except ReportError:
         raise
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON, or cut short ({error})") from None
+    return without_surrogates(data) if _SURROGATE.search(text) else data
 
 
 def _int(digits: str) -> int:

@@ -5,7 +5,9 @@ from typing import Any
 import msgspec
 
 from instrumented_backend.records.compilation import CompileSection
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.records.report import Report
+from instrumented_backend.records.surrogates import without_surrogates
 
 
 def encode(report: Report) -> str:
@@ -14,7 +16,7 @@ def encode(report: Report) -> str:
     A figure that is not finite is written as null: JSON has no word for it. A byte of a name that
     is no UTF-8 is written as ``\\xff``: JSON is text.
     """
-    sections = (f' "{name}": {_section(value)}' for name, value in vars(report).items())
+    sections = (f' "{name}": {_section(value)}' for name, value in field_values(report).items())
     return "{\n" + ",\n".join(sections) + "\n}"
 
 
@@ -31,16 +33,5 @@ def encode_line(value: Any) -> str:
     try:
         text = msgspec.json.encode(value)
     except UnicodeEncodeError:
-        text = msgspec.json.encode(_as_text(msgspec.to_builtins(value)))
+        text = msgspec.json.encode(without_surrogates(msgspec.to_builtins(value)))
     return msgspec.json.format(text, indent=0).decode()
-
-
-def _as_text(value: Any) -> Any:
-    """The bytes that Python keeps as surrogates, where names are no UTF-8, as escapes."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-    if isinstance(value, list):
-        return [_as_text(item) for item in value]
-    if isinstance(value, dict):
-        return {_as_text(key): _as_text(item) for key, item in value.items()}
-    return value

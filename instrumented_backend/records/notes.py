@@ -83,6 +83,8 @@ class Noted:
     note_codes: list[str]
 
     def add_notes(self, *notes: Note) -> None:
+        if len(self.note_codes) != len(self.notes):  # out of a file that has no codes, or too many
+            self.note_codes = [note.code for note in self.coded_notes()]
         for note in notes:
             self.notes.append(note.text)
             self.note_codes.append(note.code)

@@ -2,6 +2,7 @@
 
 from instrumented_backend.records import CudaGraphsSection, Report
 from instrumented_backend.records.compilation import longest_first
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import explained
 from instrumented_backend.views.words import (
     count,
@@ -83,7 +84,7 @@ def _cache_facts(report: Report) -> list[str]:
     if caches.saved_s:
         lines.append(f"what came from caches took {seconds(caches.saved_s)} to compile before")
     for counts, words in ((caches.code, "kernel code"), (caches.autotune, "autotuning")):
-        moved = {name: value for name, value in vars(counts).items() if value}
+        moved = {name: value for name, value in field_values(counts).items() if value}
         if moved:
             listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in moved.items())
             lines.append(f"{words}: {listed}")

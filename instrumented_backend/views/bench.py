@@ -13,6 +13,7 @@ from instrumented_backend.bench.records import (
     Peak,
 )
 from instrumented_backend.records import notes
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows
 from instrumented_backend.views.words import percent, wrap
@@ -170,7 +171,7 @@ def _json(run: BenchRun) -> str:
                 },
                 **{
                     name: value
-                    for name, value in vars(record.kernel).items()
+                    for name, value in field_values(record.kernel).items()
                     if name not in (*_OF_A_RUN, "gb_per_s", "peak_pct")
                 },
                 "notes": [*record.notes, *record.kernel.notes],

@@ -22,7 +22,8 @@ def _write_csv(path: Path, table: Table, report: Report) -> None:
     if not rows:
         return
     columns = dict.fromkeys(column for row in rows for column in row)
-    with path.open("w", newline="", encoding="utf-8") as file:
+    # A name that is no UTF-8 is written with escapes.
+    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(map(row.get, columns) for row in rows)

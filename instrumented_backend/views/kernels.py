@@ -6,6 +6,7 @@ import json
 import shutil
 
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.tables import TABLES, kernel_row
 from instrumented_backend.views.text import render_rows
 
@@ -13,7 +14,7 @@ from instrumented_backend.views.text import render_rows
 def render_kernels(kernels: list[KernelRecord], layout: str) -> str:
     """``layout`` is "table", "json" (a list of records, one a line) or "csv"."""
     if layout == "json":
-        return "[\n" + ",\n".join(json.dumps(vars(kernel)) for kernel in kernels) + "\n]"
+        return "[\n" + ",\n".join(json.dumps(field_values(kernel)) for kernel in kernels) + "\n]"
     rows = [kernel_row(kernel) for kernel in kernels]
     if layout == "csv":
         file = io.StringIO()

@@ -9,8 +9,10 @@ from instrumented_backend.records import (
     KernelRecord,
     RecompileRecord,
     Report,
+    SummarySection,
 )
 from instrumented_backend.records.compilation import CounterGroups, Phases, longest_first
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import meaning
 from instrumented_backend.views.words import phase
 
@@ -36,7 +38,7 @@ def _where(file: str | None, line: int | None) -> str | None:
 
 
 def _summary(report: Report) -> list[Row]:
-    return [{**vars(report.summary), "torch": report.run.torch, "device": report.run.device}]
+    return [{**_cells(report.summary), "torch": report.run.torch, "device": report.run.device}]
 
 
 def _graphs(report: Report) -> list[Row]:
@@ -157,26 +159,30 @@ _KERNEL_COLUMNS = (
 
 def kernel_row(kernel: KernelRecord) -> Row:
     """All of a record, with what a terminal has room for first."""
-    row: Row = dict.fromkeys(_KERNEL_COLUMNS)
-    row.update(vars(kernel))
-    for name, value in vars(kernel).items():
-        if isinstance(value, list | dict):
-            row[name] = _flat(value)
+    row = {**dict.fromkeys(_KERNEL_COLUMNS), **_cells(kernel)}
     row["moved_gb"] = kernel.moved_gb
     row["graph_path"] = row.pop("path")
     del row["note_codes"]  # for code that reads records; a table has the texts
     return row
 
 
+def _cells(record: SummarySection | KernelRecord) -> Row:
+    """A record's fields, each as one cell."""
+    return {name: _cell(value) for name, value in field_values(record).items()}
+
+
+def _cell(value: object) -> Cell:
+    if isinstance(value, list | dict):
+        return _flat(value)
+    assert value is None or isinstance(value, str | int | float)
+    return value
+
+
 def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
     if isinstance(values, Mapping):
-        return "; ".join(f"{key}: {_item(value)}" for key, value in values.items()) or None
+        return "; ".join(f"{key}: {_cell(value)}" for key, value in values.items()) or None
     return "; ".join(map(str, values)) or None
-
-
-def _item(value: object) -> object:
-    return _flat(value) if isinstance(value, list | dict) else value
 
 
 def _counters(report: Report) -> list[Row]:

@@ -271,7 +271,7 @@ def _numeric(cells: list[list[str]], column: int) -> bool:
 def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:
     """Column widths that fit the line: headers wrap at their spaces, then long cells give way."""
     content = [max(len(row[i]) for row in cells) for i in range(len(headers))]
-    words = [max(map(len, header.split())) for header in headers]
+    words = [max(map(len, header.split()), default=0) for header in headers]
     widths = [max(pair) for pair in zip(content, words, strict=True)]
     room = width - 2 * (len(headers) - 1)
     while sum(widths) > room and max(widths) > _NARROWEST:

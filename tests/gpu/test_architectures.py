@@ -10,6 +10,7 @@ from paths import BENCHMARKS
 from programs import RunProgram
 
 import instrumented_backend
+from instrumented_backend.records import notes
 
 
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])

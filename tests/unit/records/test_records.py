@@ -1,18 +1,26 @@
 """The report file: whole when read again, refused when it is something else."""
 
 import json
+import math
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from paths import DATA
 from sample_report import sample
 
 from instrumented_backend.records import (
     SCHEMA_VERSION,
+    KernelRecord,
+    Note,
     Report,
     ReportError,
     SkippedRecord,
     read_report,
 )
+
+RECORDED = sorted((DATA / "reports").glob("*.json"))
 
 
 def test_round_trip() -> None:
@@ -109,6 +117,95 @@ def test_a_report_of_an_earlier_release_is_read() -> None:
     assert kernel == sample().kernels[0]
     assert report.breaks[0].skipped == [SkippedRecord("forward", "/home/me/model.py", 12)]
     assert (report.recompiles[0].count, report.recompiles[0].guards) == (1, [])
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.stem)
+def test_reports_of_the_last_release(path: Path) -> None:
+    """Read, and written again: all that was in them, and what was added since."""
+    assert len(RECORDED) >= 3
+    before = json.loads(path.read_text())
+    assert without(json.loads(read_report(path).to_json()), before) == before
+
+
+def without(now: Any, before: Any) -> Any:
+    """What is in ``now`` at the places that ``before`` has."""
+    if isinstance(now, dict) and isinstance(before, dict):
+        return {key: without(now[key], before[key]) for key in before}
+    if isinstance(now, list) and isinstance(before, list):
+        return [without(item, other) for item, other in zip(now, before, strict=True)]
+    return now
+
+
+def test_codes_of_what_was_written_without_them() -> None:
+    """The first releases had them in the words only."""
+    data = json.loads(sample().to_json())
+    del data["note_codes"]
+    data["notes"] = ["lost: counters: ValueError: no", "no window was open"]
+    gave_up = {"kind": "gave up", "file": None, "line": None, "function": "f"}
+    data["breaks"] = [{**gave_up, "reason": "Dynamo recompile limit exceeded: too often"}]
+    data["compile"]["cudagraphs"] = {
+        "recorded": 2,
+        "replayed": 3,
+        "re_recorded": {"new sizes": 1, "another graph ran before it": 1},
+        "skipped": {"mutated inputs (1 instances)": 1},
+        "memory_bytes": None,
+        "graphs": [],
+    }
+    report = Report.from_json(json.dumps(data))
+    assert report.coded_notes() == [
+        Note("lost", "lost: counters: ValueError: no"),
+        Note("other", "no window was open"),
+    ]
+    assert report.breaks[0].is_recompile_limit
+    assert report.compile.cudagraphs.had_new_sizes
+    assert report.compile.cudagraphs.had_mutated_inputs
+    assert Report.from_json(report.to_json()) == report
+
+
+def test_a_field_that_was_added_later_is_ignored() -> None:
+    data = json.loads(sample().to_json())
+    for section in (data, data["run"], data["ops"]["captured"], data["graphs"][0]):
+        section["added"] = [{"later": 1}]
+    assert Report.from_json(json.dumps(data)) == sample()
+
+
+def test_no_cuda_graphs_are_written_as_nothing() -> None:
+    report = sample()
+    assert json.loads(report.to_json())["compile"]["cudagraphs"] == {}
+    report.compile.cudagraphs.skipped = {"cpu device": 1}
+    assert json.loads(report.to_json())["compile"]["cudagraphs"]["skipped"] == {"cpu device": 1}
+
+
+def test_what_is_not_finite_is_null() -> None:
+    report = sample()
+    report.run.wall_s = math.nan
+    report.graphs[0].compile_s["dynamo_s"] = math.inf
+    again = Report.from_json(report.to_json())
+    assert (again.run.wall_s, again.graphs[0].compile_s["dynamo_s"]) == (None, None)
+
+
+def test_names_that_are_no_utf_8() -> None:
+    """Python has their bytes as surrogates, which earlier releases wrote as such."""
+    report = sample()
+    report.graphs[0].file = os.fsdecode(b"/caf\xe9/\xf0\x9f\x98\x80.py")
+    text = report.to_json()
+    assert Report.from_json(text).graphs[0].file == "/caf\\xe9/\N{GRINNING FACE}.py"
+    data = json.loads(text)
+    data["graphs"][0]["file"] = report.graphs[0].file
+    assert "\\udce9" in json.dumps(data)
+    assert Report.from_json(json.dumps(data)).graphs[0].file == "/caf\\xe9/\N{GRINNING FACE}.py"
+
+
+def test_notes_and_their_codes() -> None:
+    kernel = KernelRecord("k", "cpp", notes=["of an earlier release"])
+    kernel.add_note("time", "of 3 calls")
+    # The first has none; what follows keeps its own.
+    assert kernel.coded_notes() == [
+        Note("other", "of an earlier release"),
+        Note("time", "of 3 calls"),
+    ]
+    kernel.drop_notes({"other"})
+    assert (kernel.notes, kernel.note_codes) == (["of 3 calls"], ["time"])
 
 
 def test_every_item_of_a_list_has_a_line() -> None:

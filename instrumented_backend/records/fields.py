@@ -1,0 +1,21 @@
+"""The fields of a record with their values, for what shows all of them."""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    Kind = type[DataclassInstance]
+
+
+@functools.cache
+def field_names(kind: "Kind") -> tuple[str, ...]:
+    """In the order in which they are declared."""
+    return tuple(field.name for field in dataclasses.fields(kind))
+
+
+def field_values(record: "DataclassInstance") -> dict[str, object]:
+    """Not ``vars``: of a field that a file does not have, only the class holds the default."""
+    return {name: getattr(record, name) for name in field_names(type(record))}
