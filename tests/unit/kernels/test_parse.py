@@ -145,6 +145,7 @@ def test_a_graphs_kernel_is_its_own_modules() -> None:
     alone = only(OWN_MODULES["plain/pointwise.kernel1.py"])
     from_calls = {
         *("path", "kernel_path", "arg_shapes", "calls", "notes", "aten_ops", "fx_nodes"),
+        "note_codes",
         *("total_bytes", "read_bytes", "written_bytes", "bytes_source"),
     }
     for field in dataclasses.fields(KernelRecord):
