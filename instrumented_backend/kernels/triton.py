@@ -17,6 +17,7 @@ from instrumented_backend.kernels.triton_syntax import (
     last_name,
     literal,
     nodes_of,
+    sizes,
     without_boilerplate,
 )
 from instrumented_backend.records import KernelRecord, notes
@@ -149,12 +150,12 @@ class _Reader:
         record.inductor_num_store = self._number("num_store")
         reductions = self._number("num_reduction")
         record.num_reduction = self.counts["reduction"] if reductions is None else reductions
-        if isinstance(self.size_hints, dict | list):
-            record.size_hints = self.size_hints
+        record.size_hints = sizes(self.size_hints)
         if self.reduction_hint is not None:
             record.reduction_hint = last_name(self.reduction_hint)
         record.arg_dtypes = {name: dtype_of(kind) for name, kind in self.signature.items()}
-        record.kernel_args_num_gb = self.meta.get("kernel_num_gb")
+        gigabytes = self.meta.get("kernel_num_gb")
+        record.kernel_args_num_gb = gigabytes if type(gigabytes) in (int, float) else None
         self._explain_counts(record)
         if self._bodies_read:
             record.add_note(
@@ -206,7 +207,7 @@ class _Reader:
 
     def _number(self, key: str) -> int | None:
         value = self.meta.get(key)
-        return value if isinstance(value, int) else None
+        return value if type(value) is int else None
 
     def _describe_launch(self, record: KernelRecord) -> None:
         grid = self.meta.get("grid_type")
@@ -215,7 +216,8 @@ class _Reader:
         if isinstance(device, dict):
             index = device.get("index")
             kind = device.get("type")
-            record.device = kind if index is None else f"{kind}:{index}"
+            if isinstance(kind, str):
+                record.device = kind if index is None else f"{kind}:{index}"
             capability = device.get("cc")
             if isinstance(capability, int) and kind == "cuda":
                 record.compute_capability = f"{capability // 10}.{capability % 10}"

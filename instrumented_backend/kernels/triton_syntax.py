@@ -255,3 +255,13 @@ _FIELDS: dict[type[ast.AST], tuple[str, ...]] = {
     ast.Subscript: ("slice", "value"),
     ast.Compare: ("comparators", "left"),
 }
+
+
+def sizes(value: Any) -> dict[str, int] | list[int] | None:
+    """``{"x": 4096, "r0_": 8}``; older modules have a list. None for what is neither."""
+    if isinstance(value, dict):
+        known = {name: size for name, size in value.items() if type(size) is int}
+        return known if known == value and all(isinstance(name, str) for name in known) else None
+    if isinstance(value, list):
+        return value if all(type(size) is int for size in value) else None
+    return None

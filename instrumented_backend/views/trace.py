@@ -6,13 +6,13 @@ import json
 import shutil
 import textwrap
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from tabulate import tabulate
 
 from instrumented_backend.profiling.utilization import DeviceTime, TraceTime, share
+from instrumented_backend.records.fields import field_names, field_values
 
 SCHEMA_VERSION = 1
 TABLES = ("devices", "kernels")
@@ -44,7 +44,7 @@ _IDLE_TITLE = (
 )
 _NARROWEST_NAME = 20
 
-Row = dict[str, Any]
+Row = dict[str, object]
 
 
 # --- Files --------------------------------------------------------------------------------------
@@ -71,28 +71,28 @@ def to_csv(traces: list[TraceTime], table: str, top: int) -> str:
 
 
 def _trace_values(trace: TraceTime, top: int) -> Row:
-    values: Row = asdict(replace(trace, devices=[]))
-    for name in _SHARES:
-        values[f"{name}_share"] = _mean(_device_share(trace, d, name) for d in trace.devices)
-    values["devices"] = [
+    shares: Row = {
+        f"{name}_share": _mean(_device_share(trace, device, name) for device in trace.devices)
+        for name in _SHARES
+    }
+    devices = [
         {**_device_values(trace, device), "kernels": [asdict(k) for k in device.kernels[:top]]}
         for device in trace.devices
     ]
-    return values
+    return {**field_values(trace), **shares, "devices": devices}
 
 
 def _device_values(trace: TraceTime, device: DeviceTime) -> Row:
-    values: Row = asdict(replace(device, kernels=[]))
-    del values["kernels"]
-    for name in (*_SHARES, *_CAUSES):
-        values[f"{name}_share"] = _device_share(trace, device, name)
-    values["captured_share"] = device.captured_share
-    return values
+    known = {name: value for name, value in field_values(device).items() if name != "kernels"}
+    shares: Row = {
+        f"{name}_share": _device_share(trace, device, name) for name in (*_SHARES, *_CAUSES)
+    }
+    return {**known, **shares, "captured_share": device.captured_share}
 
 
 def _device_rows(traces: list[TraceTime]) -> Iterator[Row]:
     for trace in traces:
-        head = {
+        head: Row = {
             "file": trace.file,
             "rank": trace.rank,
             "start_us": trace.start_us,
@@ -101,9 +101,10 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[Row]:
         for device in trace.devices:
             yield {**head, **_device_values(trace, device)}
         if not trace.devices:
-            names = [f.name for f in fields(DeviceTime) if f.name != "kernels"]
+            names = [name for name in field_names(DeviceTime) if name != "kernels"]
             shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
-            yield {**head, **dict.fromkeys(names + shares)}
+            nothing: Row = dict.fromkeys([*names, *shares])
+            yield {**head, **nothing}
 
 
 def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[Row]:
