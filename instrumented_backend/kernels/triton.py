@@ -158,10 +158,8 @@ class _Reader:
         record.kernel_args_num_gb = gigabytes if type(gigabytes) in (int, float) else None
         self._explain_counts(record)
         if self._bodies_read:
-            record.add_note(
-                notes.COUNTED_WITH_IT,
-                f"counted with it: its sub-kernels' {len(self._bodies_read)} functions",
-            )
+            said = f"counted with it: its sub-kernels' {len(self._bodies_read)} functions"
+            record.add_note(notes.COUNTED_WITH_IT, said)
         flops = self._number("kernel_flop")
         # Inductor says 0 where it knows none, and a template without operations is none.
         if flops or (flops == 0 and record.kernel_category != "template"):
