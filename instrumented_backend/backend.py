@@ -7,6 +7,7 @@ Start here. `instrumented` is what Dynamo calls with a graph. Around `compile_fx
 """
 
 import functools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import torch
 import torch._dynamo
 
 from instrumented_backend import settings, torch_compat
-from instrumented_backend.logs import configure_logging
+from instrumented_backend.logs import LOGGER, configure_logging
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
@@ -22,6 +23,8 @@ from instrumented_backend.views.deliver import deliver
 
 _settings = settings.of_process()
 configure_logging(_settings.log)
+for _name, _right in settings.misspelt().items():
+    logging.getLogger(LOGGER).warning("%s is not ours; did you mean %s?", _name, _right)
 _session = Session(
     lambda report: deliver(report, _settings),
     _settings.ops,

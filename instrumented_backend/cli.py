@@ -23,15 +23,17 @@ if TYPE_CHECKING:
 # Above this, reading a trace shows how far it is: about 0.1 s, or more if it is compressed.
 _LONG_READ_BYTES = 20_000_000
 
-_VARIABLES = "\n".join(
-    f"  {variable.name} (default: {variable.default or 'empty'})\n      {variable.meaning}"
-    for variable in settings.VARIABLES
-)
-
 
 class _Commands(click.Group):
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        formatter.write(f"\nEnvironment variables:\n{_VARIABLES}\n")
+        with formatter.section("Environment variables"):
+            formatter.write_dl(
+                [
+                    (variable.name, f"{variable.meaning} [default: {variable.default or 'empty'}]")
+                    for variable in settings.VARIABLES
+                ],
+                col_max=len("INSTRUMENTED_DEVICE_TIME"),
+            )
 
 
 _format_option = click.option(

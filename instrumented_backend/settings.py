@@ -9,6 +9,7 @@ from typing import Any
 
 from instrumented_backend.torch_compat import registered_metric_tables
 
+PREFIX = "INSTRUMENTED_"
 TABLES = (
     "summary",
     "graphs",
@@ -196,6 +197,18 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
         except ValueError as error:
             raise SettingsError(f"{variable.name}={text!r}: {error}") from None
     return Settings(**values)
+
+
+def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What looks like one of ours: ``{"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}``."""
+    ours = {v.name.removeprefix(PREFIX) for v in VARIABLES if v.name.startswith(PREFIX)}
+    set_ = {name.removeprefix(PREFIX) for name in environ if name.startswith(PREFIX)}
+    if set_ <= ours:
+        return {}
+    import difflib
+
+    closest = {name: difflib.get_close_matches(name, ours, n=1) for name in sorted(set_ - ours)}
+    return {PREFIX + name: PREFIX + found[0] for name, found in closest.items() if found}
 
 
 @functools.cache

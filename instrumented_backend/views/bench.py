@@ -36,8 +36,9 @@ def render_bench(run: BenchRun, layout: str) -> str:
     width = shutil.get_terminal_size((80, 24)).columns
     table = Table(
         "bench",
-        "Kernels, each timed alone (ms: median; ±: quartiles; GB: moved by one launch)",
+        "Kernels, each timed alone (ms: median; ±: quartiles; moved: by one launch)",
         lambda report: [],
+        least=("spills", "regs", "GFLOP/s", "category", "± %"),
     )
     rows = [_short(record) for record in run.kernels]
     above = [line for peak in run.peaks.values() for line in _peak_lines(peak)]
@@ -60,7 +61,7 @@ def _short(record: BenchRecord) -> Row:
         "calls": kernel.calls,
         "ms": _figure(timing.ms if timing else None, 4),
         "± %": _figure(timing.spread_pct if timing else None, 2),
-        "GB": _figure(kernel.moved_gb, 3),
+        "moved_gb": kernel.moved_gb,
         "GB/s": _figure(record.gb_per_s, 4),
         "% of peak": _figure(record.peak_pct, 3),
         "GFLOP/s": _figure(record.gflop_per_s, 4),

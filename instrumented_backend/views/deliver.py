@@ -42,4 +42,4 @@ def _in_ascii(text: str) -> str:
     return text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-_PLAIN = {"·": "-", "µ": "u", "±": "+-", "→": "->"}
+_PLAIN = {"·": "-", "µ": "u", "±": "+-", "→": "->", "…": "..."}

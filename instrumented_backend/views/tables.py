@@ -24,13 +24,15 @@ Row = dict[str, Cell]
 class Table:
     """``rows(report)`` gives the rows; ``title`` says above them what they are.
 
-    The text leaves out the columns ``only_in_files``, for which a terminal has no room.
+    The text leaves out the columns ``only_in_files``, for which a terminal has no room; and where
+    it is narrow, those in ``least``, one after the other.
     """
 
     name: str
     title: str
     rows: Callable[[Report], Sequence[Row]]
     only_in_files: frozenset[str] = frozenset()
+    least: tuple[str, ...] = ()
 
 
 def _where(file: str | None, line: int | None) -> str | None:
@@ -265,15 +267,17 @@ TABLES = {
             "Graphs that Dynamo captured (kernels: forward + backward)",
             _graphs,
             frozenset({"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}),
+            ("name", "ops", "kernels", "cache"),
         ),
         Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
         Table("recompiles", "Functions compiled again, and the guards that failed", _recompiles),
-        Table("missing", "Eager ops between the graphs", _missing),
+        Table("missing", "Eager ops between the graphs", _missing, least=("function", "count")),
         Table(
             "kernels",
             "Generated kernels and extern calls (moved: read and written by one launch)",
             _kernels,
             frozenset(kernel_row(KernelRecord("", ""))).difference(_KERNEL_COLUMNS),
+            ("bytes_source", "num_store", "num_load", "graph", "peak_pct", "kernel_category"),
         ),
         Table(
             "counters",
@@ -287,6 +291,7 @@ TABLES = {
             "Compilations, and the phases that took longest (s)",
             _compile,
             frozenset({"direction", "outcome"}) | _PHASES,
+            ("graphs",),
         ),
     )
 }

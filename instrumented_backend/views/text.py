@@ -1,21 +1,28 @@
 """The report as text, no wider than the terminal."""
 
 import shutil
-import textwrap
 from collections.abc import Sequence
 
 from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report, notes
 from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.views.advice import facts, next_steps
 from instrumented_backend.views.causes import BLOCKS, render_blocks
+from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.tables import TABLES, Cell, Row, Table
-from instrumented_backend.views.words import count, percent, phase, seconds, short_path, wrap
+from instrumented_backend.views.words import (
+    count,
+    percent,
+    phase,
+    seconds,
+    short_path,
+    size,
+    wrap,
+)
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
 WORTH_NAMING_PCT = 1.0  # of op time
 MAX_LINES = 3  # of breaks and skipped functions in the summary
-_NARROWEST = 6
 
 
 def render(report: Report, tables: tuple[str, ...], width: int | None = None) -> str:
@@ -35,14 +42,14 @@ def render(report: Report, tables: tuple[str, ...], width: int | None = None) ->
 
 def _summary(report: Report, width: int) -> str:
     summary = report.summary
-    # Never wrapped: one line to grep for, whatever the terminal.
-    lines = [
+    lines = wrap(
         f"{PREFIX}{count(summary.graphs, 'graph')}, {count(summary.graph_calls, 'call')} "
         f"(+{summary.backward_calls} backward), "
         f"{count(summary.graph_breaks, 'graph break')}, "
         f"{count(summary.recompiles, 'recompile')} · "
-        f"torch {report.run.torch.partition('+')[0]}, {report.run.device}"
-    ]
+        f"torch {report.run.torch.partition('+')[0]}, {report.run.device}",
+        width,
+    )
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)
     lines += wrap(_compile_line(report), width)
@@ -100,9 +107,9 @@ def _device_line(device: DeviceRecord | None) -> str:
 
 def _times(part_us: float, whole_us: float) -> str:
     """``41.2/45.0 ms``: both in the unit that suits the larger one."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if whole_us >= size:
-            return f"{part_us / size:.3g}/{whole_us / size:.3g} {unit}"
+    for unit, us in (("s", 1e6), ("ms", 1e3)):
+        if whole_us >= us:
+            return f"{part_us / us:.3g}/{whole_us / us:.3g} {unit}"
     return f"{part_us:.3g}/{whole_us:.3g} µs"
 
 
@@ -200,32 +207,15 @@ def render_rows(table: Table, rows: Sequence[Row], width: int, max_rows: int) ->
         {key: _cell(key, value) for key, value in row.items() if key not in table.only_in_files}
         for row in rows[:max_rows]
     ]
-    columns = _shown_columns(shown)
-    cells = [[row.get(column, "") for column in columns] for row in shown]
-    headers = [_header(column) for column in columns]
-    # Not before it is needed. torch imports it, too, where it is installed, when the process ends;
-    # what that import does makes Python end with exit code 1 after Ctrl-C, instead of the signal.
-    # An earlier import would change the code.
-    from tabulate import tabulate
-
-    widths = _fit(headers, cells, width)
-    # The headers go in as a row: as headers, tabulate would pad each column by two. It could wrap
-    # the cells, too, but takes longer over those that fit than over all else.
-    text = tabulate(
-        [
-            [_fill(cell, room) for cell, room in zip(row, widths, strict=True)]
-            for row in [headers, ["-" * width for width in widths], *cells]
-        ],
-        tablefmt="plain",
-        disable_numparse=True,
-        colalign=["right" if _numeric(cells, i) else "left" for i in range(len(columns))],
-    )
+    names = _shown_columns(shown)
+    columns = []
+    for name in names:
+        cells = [row.get(name, "") for row in shown]
+        is_figure = all(_is_figure(row.get(name)) for row in rows[:max_rows])
+        columns.append(Column(name, _header(name), cells, is_figure))
+    text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
-
-
-def _fill(cell: str, width: int) -> str:
-    return cell if len(cell) <= width else textwrap.fill(cell, width)
 
 
 def _shown_columns(rows: list[dict[str, str]]) -> list[str]:
@@ -244,7 +234,7 @@ def _cell(column: str, value: Cell) -> str:
     if column.endswith(("_us", "_pct")):
         return f"{value:.1f}"
     if column.endswith("_gb"):
-        return f"{value:.3g}" if value >= 1e-4 or not value else f"{value:.1e}"
+        return size(value * 1e9)
     return str(value)
 
 
@@ -254,26 +244,18 @@ def _short_place(where: str) -> str:
 
 
 def _header(column: str) -> str:
-    """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``."""
+    """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``; ``moved_gb``'s cells have units."""
     if column == "gb_per_s":
         return "GB/s"
-    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%"), ("_gb", "GB")):
+    column = column.removesuffix("_gb")
+    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%")):
         if column.endswith(suffix):
             return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
     return column.replace("_", " ")
 
 
-def _numeric(cells: list[list[str]], column: int) -> bool:
-    values = [row[column] for row in cells if row[column]]
-    return all(value.replace(".", "", 1).replace("e-", "", 1).isdigit() for value in values)
-
-
-def _fit(headers: list[str], cells: list[list[str]], width: int) -> list[int]:
-    """Column widths that fit the line: headers wrap at their spaces, then long cells give way."""
-    content = [max(len(row[i]) for row in cells) for i in range(len(headers))]
-    words = [max(map(len, header.split()), default=0) for header in headers]
-    widths = [max(pair) for pair in zip(content, words, strict=True)]
-    room = width - 2 * (len(headers) - 1)
-    while sum(widths) > room and max(widths) > _NARROWEST:
-        widths[widths.index(max(widths))] -= 1
-    return widths
+def _is_figure(value: Cell) -> bool:
+    """A number, or the text of one."""
+    if not isinstance(value, str):
+        return True
+    return value.replace(".", "", 1).replace("e-", "", 1).isdigit()

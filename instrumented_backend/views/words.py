@@ -64,3 +64,11 @@ def duration(microseconds: float) -> str:
         if microseconds >= size:
             return f"{microseconds / size:.3g} {unit}"
     return f"{microseconds:.3g} µs"
+
+
+def size(bytes_: float) -> str:
+    """``"8.2 KB"``: in the decimal unit that suits it."""
+    for unit, of in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
+        if bytes_ >= of:
+            return f"{bytes_ / of:.3g} {unit}"
+    return f"{bytes_:.0f} B"

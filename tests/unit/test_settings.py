@@ -104,3 +104,17 @@ def test_every_variable_is_in_the_readme() -> None:
     readme = (REPOSITORY / "README.md").read_text()
     for variable in settings.VARIABLES:
         assert f"`{variable.name}`" in readme
+
+
+def test_a_misspelt_variable_is_named_with_the_right_one() -> None:
+    names = {"INSTRUMENTED_TABLE": "all", "INSTRUMENTED_DIR": "/tmp", "INSTRUMENTED_QXZ": "1"}
+    assert settings.misspelt(names) == {"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}
+    assert settings.misspelt({"TABLES": "all"}) == {}
+
+
+def test_the_program_is_told(run_program: RunProgram) -> None:
+    done = run_program("import instrumented_backend.backend", env={"INSTRUMENTED_TABEL": "all"})
+    said = [line for line in done.stderr.splitlines() if "INSTRUMENTED_TABEL" in line]
+    assert said == [
+        "instrumented: WARNING: INSTRUMENTED_TABEL is not ours; did you mean INSTRUMENTED_TABLES?"
+    ]
