@@ -81,10 +81,10 @@ def _measure(name: str, device: str) -> Iterator[Figure]:
                     name, figure, cache, None if ours is None else ours / STEPS, theirs, limit
                 )
             summary = report.summary
-            calls = summary["graph_calls"] + summary["backward_calls"]
+            calls = summary.graph_calls + summary.backward_calls
             yield Figure(name, "calls", cache, calls, events.calls, 0)
             graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-            yield Figure(name, "graphs", cache, summary["graphs"], graphs, 0)
+            yield Figure(name, "graphs", cache, summary.graphs, graphs, 0)
             ours = {(k.path, k.kernel_name) for k in report.kernels if k.language != "extern"}
             yield Figure(
                 name,

@@ -20,8 +20,8 @@ def test_captured_ops(fresh: None, name: str) -> None:
     for _ in range(3):
         compiled(**inputs).loss.backward()
     captured = instrumented_backend.report().ops.captured
-    assert captured["forward_ops"] == pytest.approx(3 * truth.inside.total(), rel=0.01)
-    assert captured["backward_ops"] == pytest.approx(3 * truth.backward, rel=0.02)
+    assert captured.forward_ops == pytest.approx(3 * truth.inside.total(), rel=0.01)
+    assert captured.backward_ops == pytest.approx(3 * truth.backward, rel=0.02)
 
 
 def test_lines_of_backward(fresh: None) -> None:
