@@ -18,7 +18,10 @@ Each model trains for some steps, with an empty cache and again with a full one.
 - time of C++ kernels in the run: Inductor's own marks, `cpp.enable_kernel_profile`;
 - utilisation: PyTorch's `benchmark_utils` on recorded traces of an H100, and on CUDA on new ones;
 - on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id;
-- `bench`: the harness in Inductor's own modules; `INSTRUMENTED_OPS=auto`: `always`.
+- `bench`: the harness in Inductor's own modules; on CUDA `do_bench` by hand, and torch.profiler;
+- `benchmark_utilization`: torch.profiler's kernels over the length of the run;
+- the operator benchmark: sleeps, and on CUDA `do_bench` by hand;
+- compile times: what torch writes down of each compilation; `INSTRUMENTED_OPS=auto`: `always`.
 
 Exit code 1 if a figure is off by more than its limit. Ctrl-C prints what was measured until then.
 """
@@ -37,17 +40,21 @@ MEANINGS = {
     "device": "device time and utilisation, a model each, and a net with graph breaks; on CUDA",
     "traces": "utilisation from recorded traces",
     "modes": "auto against always, 200 steps of GPT-2",
-    "bench": "the sum of kernels against the compiled call; on CPU",
+    "bench": "on CPU kernels against the compiled call, on CUDA against do_bench and a trace",
+    "compile-time": "forward and backward compilations against torch's own figures",
+    "op-time": "ops with compilations inside, and what is far from any graph; on CPU",
+    "operators": "the operator benchmark's timing, and its speed-ups on CUDA",
+    "utilization": "benchmark_utilization against torch.profiler; on CUDA",
 }
 DEFAULT = {
     "cpu": ("training", "kernel-time", "traces"),
     "cuda": ("training", "device", "traces"),
 }
-NOT_ON = {"cpu": ("device",), "cuda": ("kernel-time", "bench")}
+NOT_ON = {"cpu": ("device", "utilization"), "cuda": ("kernel-time", "op-time")}
 
 
 @click.command(
-    epilog="\b\nWhat --only names (by default all that the device has, but modes and bench):\n"
+    epilog="\b\nWhat --only names (by default all that the device has down to traces):\n"
     + "\n".join(f"  {name:13}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--model", multiple=True, help="Only this one; may be given several times.")
@@ -69,10 +76,15 @@ def main(
     misplaced = set(only) & set(NOT_ON[device])
     if misplaced:
         raise click.BadParameter(f"{misplaced.pop()} is not for {device}", param_hint="--only")
+    from proof.bench_gpu import kernels_on_gpu
     from proof.bench_sum import sum_of_kernels
+    from proof.busy import busy
+    from proof.compile_time import compile_time
     from proof.device_time import NET, device_time
     from proof.kernel_time import kernel_time
     from proof.modes import auto_against_always
+    from proof.op_time import op_time
+    from proof.operator_time import operator_time
     from proof.training import measure
     from proof.utilization import recorded
 
@@ -83,7 +95,11 @@ def main(
         "device": lambda: _of_models(model or (NET, *names), device_time),
         "traces": recorded,
         "modes": lambda: auto_against_always(device),
-        "bench": sum_of_kernels,
+        "bench": kernels_on_gpu if device == "cuda" else sum_of_kernels,
+        "compile-time": lambda: compile_time(device),
+        "op-time": op_time,
+        "operators": lambda: operator_time(device),
+        "utilization": busy,
     }
     rows, interrupted = measured(
         row for group in only or DEFAULT[device] for row in measures[group]()

@@ -21,11 +21,13 @@ from proof.compilations import compilations
 from proof.ends import start_and_end
 from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_json
 from proof.memory import memory
+from proof.parts import parts
 from proof.steps import compared, steps
 
-DEFAULT = ("call", "cold", "warm", "steps", "always", "ends")
+DEFAULT = ("call", "parts", "cold", "warm", "steps", "always", "ends")
 MEANINGS = {
     "call": "a compiled call of 8 elements",
+    "parts": "native calls alone, the note of a graph, parsing, the limit of the exit",
     "cold": "compiling with empty caches",
     "warm": "compiling with full caches",
     "steps": "training steps with the defaults",
@@ -67,6 +69,7 @@ def main(
 
     measures: dict[str, Callable[[], list[Cost]]] = {
         "call": lambda: tiny_call(device, rounds),
+        "parts": lambda: parts(pairs),
         "cold": lambda: compilations(device, pairs, warm=False),
         "warm": lambda: compilations(device, 4 * pairs, warm=True),
         "steps": lambda: steps("auto", device, pairs),

@@ -1,6 +1,7 @@
 """What a measurement gives: a cost with its limit, or a figure beside its oracle's; as tables."""
 
 import json
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -88,6 +89,11 @@ class Figure:
             f"{self.limit:g} {'points' if self.in_points else '%'}",
             "ok" if self.ok else "OFF",
         ]
+
+
+def nearest(value: float, low: float, high: float = math.inf) -> float:
+    """The oracle of a figure that may lie anywhere in a range: the range's nearest point."""
+    return min(max(value, low), high)
 
 
 FIGURE_HEADERS = ("model", "figure", "cache", "ours", "oracle", "error", "limit", "")

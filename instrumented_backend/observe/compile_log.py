@@ -3,6 +3,7 @@
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -42,7 +43,10 @@ class CompileLog(logging.Handler):
     """A handler on the trace log that keeps records; attach with `listen_to_trace_log`."""
 
     def __init__(
-        self, failures: Failures, backward_finished: Callable[[ObservedGraph], None]
+        self,
+        failures: Failures,
+        backward_finished: Callable[[ObservedGraph], None],
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``backward_finished`` is called when the last work on a lazy backward is done."""
         super().__init__(logging.DEBUG)
@@ -50,7 +54,7 @@ class CompileLog(logging.Handler):
         self._backward_finished = backward_finished
         self._compiling: dict[str, list[ObservedGraph]] = {}  # compile id → its graphs so far
         self._thread = threading.local()
-        self._clock = PhaseClock(self._at_run_time)
+        self._clock = PhaseClock(self._at_run_time, clock)
         self.caches = CacheLog()
         self.breaks = BreakLog()
         self.recompiles = RecompileLog()

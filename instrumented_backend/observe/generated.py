@@ -114,10 +114,16 @@ def _unpack(packed: bytes) -> list[KernelRecord]:
 class KernelReader:
     """Parses generated code: at once where the log shows it, in a thread, or when asked."""
 
-    def __init__(self, failures: Failures, in_background: bool) -> None:
+    def __init__(
+        self,
+        failures: Failures,
+        in_background: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """``in_background``: the records will be wanted, so begin while the program runs."""
         self._failures = failures
         self._in_background = in_background
+        self._clock = clock  # in seconds
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -138,7 +144,7 @@ class KernelReader:
 
     def finish(self, codes: list[GeneratedCode], limit_s: float | None = None) -> int:
         """Parse what has not been; returns how many modules ``limit_s`` left no time for."""
-        start = time.monotonic()
+        start = self._clock()
         left = 0
         with self._lock:
             self._waiting.clear()
@@ -148,7 +154,7 @@ class KernelReader:
         for code in codes:
             if code.parsed:
                 continue
-            if limit_s is not None and time.monotonic() - start >= limit_s:
+            if limit_s is not None and self._clock() - start >= limit_s:
                 left += 1
             else:
                 self._parse(code)

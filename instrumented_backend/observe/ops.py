@@ -86,8 +86,16 @@ class OpMeter:
     `leave`. Ops are not observed before the first call of a graph.
     """
 
-    def __init__(self, mode: str, failures: Failures, print_missing: bool, gate: Gate) -> None:
+    def __init__(
+        self,
+        mode: str,
+        failures: Failures,
+        print_missing: bool,
+        gate: Gate,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.active = False
+        self._clock = clock  # in seconds
         self._gate = gate
         self._paused = False
         self.unavailable: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
@@ -188,7 +196,7 @@ class OpMeter:
         lib = self._lib
         if lib is not None:
             lib.op_meter_quiet(1)
-        start = time.monotonic()
+        start = self._clock()
         self._compiling += 1
         try:
             yield
@@ -197,7 +205,7 @@ class OpMeter:
             if lib is not None:
                 lib.op_meter_quiet(-1)
             if not self._compiling:
-                self._compiled_s += time.monotonic() - start
+                self._compiled_s += self._clock() - start
             self._want(ROUNDS_AFTER_COMPILE)
 
     def add_graph(self, gm: Any) -> GraphOps | None:
@@ -285,7 +293,7 @@ class OpMeter:
             self._set_active(False)
             return
         if self._started_s is None:
-            self._started_s = time.monotonic()
+            self._started_s = self._clock()
             self._compiled_s = 0.0
         self._leader = key
         self._rounds = 0
@@ -333,7 +341,7 @@ class OpMeter:
         """Since the first window opened, without the time that compilations took."""
         if self._started_s is None:
             return 0.0
-        return time.monotonic() - self._started_s - self._compiled_s
+        return self._clock() - self._started_s - self._compiled_s
 
     def _work(self) -> native.Work:
         work = native.Work()

@@ -1,0 +1,72 @@
+"""Time of ops where something else goes on: compilations inside an op, long stretches far from any
+graph."""
+
+import time
+from typing import Any
+
+from proof import child
+from proof.figures import Figure
+
+STRETCH_S = 2.0
+CALLS = 2000
+
+
+def op_time() -> list[Figure]:
+    """Each in a process of its own.
+
+    Reentrant checkpointing calls a function, which is compiled there, in the forward and in the
+    backward of an op: of what the compilations take, a tenth at most may be left in the op's time.
+    What a program does for two seconds between the windows is said to be unaccounted for, within a
+    quarter.
+    """
+    left_pct = child.call(compile_time_in_ops, INSTRUMENTED_OPS="always")
+    seconds, unaccounted_s = child.call(far_from_graphs, INSTRUMENTED_OPS="auto")
+    stretch = "time not accounted for, s"
+    return [
+        Figure("checkpoint", "compile time left in ops, %", "-", left_pct, 0, 10, in_points=True),
+        Figure("eager for 2 s", stretch, "-", unaccounted_s, seconds, 25),
+    ]
+
+
+def compile_time_in_ops() -> float:
+    """In percent of the time of the compilations."""
+    import torch
+    from torch.utils.checkpoint import checkpoint
+
+    import instrumented_backend
+
+    torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(3))
+    compiled = torch.compile(lambda x: x.sin().cos() * 3, backend="instrumented")
+
+    def block(x: Any) -> Any:
+        for _ in range(5):  # inside an op, these are not listened to from the third on
+            x = x * 2
+        return compiled(x)
+
+    x = torch.ones(8, 8, requires_grad=True)
+    checkpoint(block, x, use_reentrant=True).sum().backward()
+    report = instrumented_backend.report()
+    compiled_s = sum(
+        record.total_s or 0
+        for record in report.compile["compilations"]
+        if not str(record.compile_id).startswith("0/")
+    )
+    times_s = {record.op: record.time_us / 1e6 for record in report.ops.eager}
+    took_s = times_s["CheckpointFunction"] + times_s["CheckpointFunctionBackward"]
+    return 100 * took_s / compiled_s
+
+
+def far_from_graphs() -> tuple[float, float | None]:
+    """The seconds of the stretch, and what the report says of them."""
+    import torch
+
+    import instrumented_backend
+
+    compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+    x = torch.randn(64)
+    for _ in range(CALLS):
+        compiled(x).add(1).mul(2)
+    start = time.monotonic()
+    while (seconds := time.monotonic() - start) < STRETCH_S:
+        x.add(1)
+    return seconds, instrumented_backend.report().ops.unaccounted_s

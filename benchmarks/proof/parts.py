@@ -1,0 +1,134 @@
+"""What single parts of the backend cost, each measured alone: native calls, notes, parsing."""
+
+import functools
+import sys
+import tarfile
+import time
+import timeit
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import click
+
+from proof.figures import Cost, cost_of
+from proof.utilization import DATA
+
+CALLS = 20_000
+LEAST_OF = 10  # timings of a pair: what else the machine does makes a call longer, never shorter
+MODULES = 1000
+GRAPHS, LIMIT_S = 1000, 0.2
+
+
+def parts(pairs: int) -> list[Cost]:
+    """Each row is the median over as many measurements as there are pairs."""
+    measures: tuple[tuple[str, Callable[[], float], str, float], ...] = (
+        ("call through the native counter", counted_call, "ns over", 150),
+        ("call of a C++ kernel through its timer", timed_call, "ns over", 100),
+        ("note of a graph with 15 kernels", note, "us", 200),
+        (f"parsing {MODULES:,} kernels' modules", parsing, "CPU s", 1.0),
+        (f"reading {GRAPHS:,} graphs at the exit, at most {LIMIT_S:g} s", reading, "s", 0.8),
+    )
+    turns = [measure for measure in measures for _ in range(pairs)]
+    values: dict[str, list[float]] = {}
+    with click.progressbar(turns, label="parts", file=sys.stderr) as bar:
+        for what, measure, *_ in bar:
+            values.setdefault(what, []).append(measure())
+    return [cost_of(what, values[what], unit, limit) for what, _, unit, limit in measures]
+
+
+def counted_call() -> float:
+    """A graph's call, as nobody watches it."""
+    from instrumented_backend.observe import native
+    from instrumented_backend.observe.calls import CallCounter, GraphCalls
+    from instrumented_backend.observe.failures import Failures
+    from instrumented_backend.observe.gate import Gate
+
+    calls = GraphCalls(Gate(), Failures())
+    calls._native = native.load_graph_call()
+    graph: Any = types.SimpleNamespace(started=True)
+    return _ns_over(calls.counted(len, len, CallCounter(), graph, 1))
+
+
+def timed_call() -> float:
+    """Of the calls after the first thousand, of which a quarter is timed."""
+    from instrumented_backend.observe import native
+
+    timer = native.load_kernel_timer().Timer(len)
+    for _ in range(1000):
+        timer("")
+    return _ns_over(timer)
+
+
+def _ns_over(call: Any) -> float:
+    """What ``call`` takes for ``len("")`` beyond ``len("")`` itself."""
+
+    def ns(function: Any) -> float:
+        seconds = timeit.repeat("f('')", globals={"f": function}, number=CALLS, repeat=LEAST_OF)
+        return 1e9 * min(seconds) / CALLS
+
+    return ns(call) - ns(len)
+
+
+def note() -> float:
+    """What is done for a graph's code on the thread that compiles."""
+    from instrumented_backend.observe.generated import GeneratedCode
+
+    graph = _graph()
+    return 1e6 * min(
+        timeit.repeat(
+            lambda: GeneratedCode(graph, "/cache/ab/cab.py", "forward"), number=1, repeat=50
+        )
+    )
+
+
+def parsing() -> float:
+    """Of modules with distinct texts. The limit makes ten thousand take ten seconds."""
+    from instrumented_backend.kernels.parse import parse_module
+
+    texts = [text for name, text in _recorded().items() if ".kernel" in name]
+    distinct = [
+        texts[number % len(texts)].replace("tmp0", f"tmp0{number}") for number in range(MODULES)
+    ]
+    start = time.process_time()
+    for text in distinct:
+        parse_module(text)
+    return time.process_time() - start
+
+
+def reading() -> float:
+    """Until the exit goes on, with more to parse than its limit has time for."""
+    from instrumented_backend.observe.failures import Failures
+    from instrumented_backend.observe.generated import GeneratedCode, KernelReader
+
+    reader = KernelReader(Failures(), in_background=False)
+    graphs = [_graph() for _ in range(GRAPHS)]
+    codes = [GeneratedCode(graph, "/cache/ab/cab.py", "forward") for graph in graphs]
+    start = time.monotonic()
+    left = reader.finish(codes, limit_s=LIMIT_S)
+    seconds = time.monotonic() - start
+    if not left:
+        raise click.ClickException("all graphs were parsed: the limit was not met")
+    return seconds
+
+
+class _Compiled(types.SimpleNamespace):
+    """What is used of Inductor's ``CompiledFxGraph``, weak references included."""
+
+
+def _graph() -> Any:
+    return _Compiled(source_code=_recorded()["plain/conv_bn.graph1.py"])
+
+
+@functools.cache
+def _recorded() -> dict[str, str]:
+    """The generated modules among the tests' data that were compiled with the usual settings."""
+
+    def texts() -> Iterator[tuple[str, str]]:
+        with tarfile.open(DATA / "kernels.tar.xz") as archive:
+            for member in archive:
+                file = archive.extractfile(member)
+                if member.name.startswith("plain/") and file is not None:
+                    yield member.name, file.read().decode()
+
+    return dict(texts())
