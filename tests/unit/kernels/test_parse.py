@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -275,24 +274,6 @@ def test_nothing_is_run(tmp_path: Path, form: str) -> None:
     # The proof proves something: running the text does write the file.
     subprocess.run([sys.executable, str(file)], capture_output=True, cwd=tmp_path)
     assert proof.exists()
-
-
-# --- Time ---------------------------------------------------------------------------------------
-
-
-def test_ten_thousand_modules_take_less_than_ten_seconds() -> None:
-    """A thousand of distinct text in a tenth of that; the best of three runs, on a busy machine."""
-    texts = list(named("plain", "kernel").values())
-    distinct = [texts[i % len(texts)].replace("tmp0", f"tmp0{i}") for i in range(1000)]
-    best = min(_seconds(distinct) for _ in range(3))
-    assert best < 1.0
-
-
-def _seconds(texts: list[str]) -> float:
-    start = time.process_time()
-    for text in texts:
-        parse_module(text)
-    return time.process_time() - start
 
 
 def test_parsing_does_not_import_torch() -> None:

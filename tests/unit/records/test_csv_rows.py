@@ -88,7 +88,7 @@ for row in range({ROWS}):
     for child in children:  # all imported and waiting, or nearly: the file's birth is contested
         assert child.stdin is not None
         child.stdin.close()
-    assert [child.wait(timeout=120) for child in children] == [0] * WRITERS
+    assert [child.wait(timeout=600) for child in children] == [0] * WRITERS
     _check(path, WRITERS)
 
 

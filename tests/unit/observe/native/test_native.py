@@ -106,7 +106,7 @@ def test_two_processes_at_once(tmp_path: Path) -> None:
         )
         for _ in range(2)
     ]
-    assert [process.communicate(timeout=120)[0] for process in running] == ["0\n", "0\n"]
+    assert [process.communicate(timeout=600)[0] for process in running] == ["0\n", "0\n"]
     assert native._is_intact(library(tmp_path))
 
 

@@ -2,7 +2,6 @@
 
 import gc
 import threading
-import timeit
 import types
 import weakref
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from waiting import wait_until
 
 from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
@@ -102,7 +102,7 @@ class _Slow:
     def __bool__(self) -> bool:
         if not self.asked.is_set():
             self.asked.set()
-            assert self.let_go.wait(30)
+            assert self.let_go.wait(600)
         return True
 
 
@@ -111,7 +111,7 @@ def test_two_that_change_the_gate_at_once() -> None:
     gate, slow = Gate(), _Slow()
     first = threading.Thread(target=gate.want, args=("ops", True, slow))
     first.start()
-    assert slow.asked.wait(10)
+    wait_until(slow.asked.is_set)
     threading.Timer(0.2, slow.let_go.set).start()
     gate.want("a profiler", True)
     first.join()
@@ -124,12 +124,12 @@ def test_a_fork_while_the_gate_changes() -> None:
     calls = GraphCalls(gate, Failures())
     other = threading.Thread(target=gate.want, args=("ops", True, slow))
     other.start()
-    assert slow.asked.wait(10)
+    wait_until(slow.asked.is_set)
     calls.after_fork()
     changed = threading.Thread(target=gate.want, args=("ops", True), daemon=True)
     changed.start()
-    changed.join(10)
-    assert not changed.is_alive() and other.is_alive()
+    wait_until(lambda: not changed.is_alive())
+    assert other.is_alive()
     slow.let_go.set()
     other.join()
 
@@ -208,18 +208,6 @@ def test_two_threads_count_exactly(natively: bool) -> None:
     for thread in threads:
         thread.join()
     assert made.counter.value == 40_000
-
-
-def test_cost_of_a_call() -> None:
-    made = Call(True, len)
-
-    def ns(function: Any) -> float:
-        number = 20_000
-        return min(timeit.repeat("f('')", globals={"f": function}, number=number, repeat=30)) * (
-            1e9 / number
-        )
-
-    assert ns(made.call) - ns(len) < 150
 
 
 @pytest.mark.parametrize(
