@@ -456,7 +456,7 @@ def test_compilations_on_several_threads_keep_apart(
     monkeypatch.setattr(
         metric_tables.side_files, "save", lambda path, data: kept.update({path: data})
     )
-    barrier = threading.Barrier(2, timeout=20)
+    barrier = threading.Barrier(2, timeout=600)
 
     def compile_one(number: int) -> None:
         patched.compilation_starts()
