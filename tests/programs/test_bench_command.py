@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from kernel_data import modules
+from waiting import wait_until
 
 from instrumented_backend import cli
 from instrumented_backend.bench import driver
@@ -50,14 +51,14 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
     import os
 
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+        command, capture_output=True, text=True, timeout=900, env={**os.environ, **environment}
     )
 
 
 @pytest.fixture(scope="module")
 def benched(cache: Path) -> dict[str, Any]:
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")}
-    done = run(*TOOL, str(cache), "--json", "--profile")
+    done = run(*TOOL, str(cache), "--json", "--profile", "--time-limit", "300")
     assert done.returncode == 0, done.stderr
     # Nothing was compiled again: the shared objects are those that the program left.
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")} == before
@@ -76,7 +77,7 @@ def test_every_kernel_of_a_program_is_timed(benched: dict[str, Any], cache: Path
     rows = benched["kernels"]
     assert generated and generated <= {row["kernel_name"] for row in rows}
     for row in rows:
-        assert row["error"] is None and row["samples"] >= 5
+        assert row["error"] is None and row["samples"] >= 1
         assert 0 < row["ms_min"] <= row["ms_p25"] <= row["ms"] <= row["ms_p75"]
         assert row["calls"] >= 1
         # Plain Inductor writes no comment on what a C++ kernel was made from.
@@ -147,6 +148,25 @@ def known_peak(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "_measure_peaks", measured)
 
 
+# Leaves a file beside its module.
+HANG = "open(f'{__file__}.hangs', 'w').close(); signal.pause()"
+
+
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit of time is that of a kernel that hangs; others may take as long as they like."""
+    original, hangs = driver.Child.next, tmp_path / "module.py.hangs"
+
+    def next_event(child: driver.Child, limit_s: float) -> driver.Event:
+        wait_until(lambda: hangs.exists() or not child._events.empty())
+        event = original(child, limit_s)
+        if event["event"] == "gone":
+            hangs.unlink(missing_ok=True)
+        return event
+
+    monkeypatch.setattr(driver.Child, "next", next_event)
+
+
 def bench_one(path: Path, **options: Any) -> BenchRun:
     return driver.bench(find_targets([path]).modules, Options(**options))
 
@@ -155,14 +175,16 @@ def bench_one(path: Path, **options: Any) -> BenchRun:
     ("body", "said"),
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the process died of SIGSEGV"),
-        pytest.param("signal.pause()", "no result after 5 s: stopped", marks=pytest.mark.full),
-        ("torch.empty(1 << 45)", "out of memory: DefaultCPUAllocator: can't allocate memory"),
+        pytest.param(HANG, "no result after 1 s: stopped", marks=pytest.mark.full),
+        ("torch.empty(1 << 45)", "out of memory: "),
     ],
 )
-@pytest.mark.usefixtures("known_peak")
+@pytest.mark.usefixtures("known_peak", "patient")
 def test_one_kernel_costs_one_row(cache: Path, tmp_path: Path, body: str, said: str) -> None:
     run = bench_one(
-        with_kernel(cache, tmp_path, body), time_limit_s=5.0, all_configs=body.startswith("torch")
+        with_kernel(cache, tmp_path, body),
+        time_limit_s=1.0,
+        all_configs=body.startswith("torch"),
     )
     failed = [record for record in run.kernels if record.error is not None]
     assert [record.kernel.language for record in failed] == ["cpp"]

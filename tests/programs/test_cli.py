@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import itertools
 import json
 import os
 import re
@@ -133,7 +134,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(path)
     for named in (path, tmp_path):
         done = subprocess.run(
-            [*TOOL, "kernels", str(named)], capture_output=True, text=True, timeout=60
+            [*TOOL, "kernels", str(named)], capture_output=True, text=True, timeout=600
         )
         assert done.returncode == 2 and f"{path}: not a file, but a pipe" in done.stderr
 
@@ -189,7 +190,8 @@ def test_show_prints_what_the_program_printed(run_program: RunProgram, tmp_path:
         torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2))
     """)
     (path,) = (tmp_path / "reports0").glob("report.*.json")
-    assert tool("show", str(path)).stdout == done.stderr
+    # Some torch have a line of their own before it.
+    assert tool("show", str(path)).stdout == done.stderr[done.stderr.index("instrumented: ") :]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +315,7 @@ def test_run_shows_the_programs_own_traceback(run_program: RunProgram) -> None:
         "import signal; signal.raise_signal(signal.SIGINT)",
         "import os; os._exit(5)",
         "import sys; sys.exit('words')",
-        "import os, signal; os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(9)",
+        "import os, signal; os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(600)",
         "import sys; sys.stdout.write('no newline')",
         "syntax error",
     ],
@@ -370,23 +372,23 @@ def test_run_a_program_without_torch(run_program: RunProgram) -> None:
     assert ours.stdout == theirs.stdout == "[]\n"
 
 
+MORE_THAN_A_PIPE_HOLDS = 5000  # lines of the demo; 64 KB, and what Python reads ahead
+
+
 def test_ctrl_c_in_the_demo(run_program: RunProgram) -> None:
     def interact(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
         process.stdout.readline()
-        # More than once: Dynamo's guards, in plain Inductor too, can swallow an exception that
-        # a signal raises inside them. They then fail, and another graph is compiled.
-        for _ in range(20):
+        # Again where the demo goes on: Dynamo's guards, in plain Inductor too, can swallow an
+        # exception that a signal raises inside them. They then fail, and another graph is compiled.
+        lines = MORE_THAN_A_PIPE_HOLDS
+        while lines == MORE_THAN_A_PIPE_HOLDS:
             process.send_signal(signal.SIGINT)
-            try:
-                process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                continue
-            return
+            lines = sum(1 for _ in itertools.islice(process.stdout, MORE_THAN_A_PIPE_HOLDS))
 
     command = (*TOOL, "demo", "--steps", "100000")
-    done = run_program("", command=command, check=False, interact=interact, timeout=60)
-    # 130, or the signal itself where another one comes while the process is ending.
-    assert done.returncode in (130, -signal.SIGINT)
+    env = {"PYTHONUNBUFFERED": "1"}
+    done = run_program("", command=command, env=env, check=False, interact=interact)
+    assert done.returncode == 130
     assert re.search(r"instrumented: \d+ graphs?, \d+ calls?", done.stderr)
     assert "Traceback" not in done.stderr

@@ -34,7 +34,7 @@ def sends(number: int) -> str:
         ("", 0),
         ("raise KeyError('boom')", 1),
         ("sys.exit(3)", 3),
-        ("signal.raise_signal(signal.SIGTERM); time.sleep(30)", -signal.SIGTERM),
+        ("signal.raise_signal(signal.SIGTERM); time.sleep(600)", -signal.SIGTERM),
         ("import atexit; atexit.register(lambda: print('last'))", 0),
     ],
 )
@@ -51,13 +51,13 @@ def test_endings(run_forked: RunProgram, ending: str, code: int) -> None:
 @pytest.mark.parametrize(
     "waiting",
     [
-        "time.sleep(60)",
+        "time.sleep(600)",
         "threading.Event().wait()",
         # Locked twice, a mutex keeps the main thread in native code, whatever the signal.
         "import ctypes; lock = ctypes.CDLL(None).pthread_mutex_lock; "
         "mutex = ctypes.create_string_buffer(64); lock(mutex); lock(mutex)",
         "\n    while True: f(torch.ones(2))",
-        "torch.zeros(1).sum(); threading.Thread(target=time.sleep, args=(60,)).start()",
+        "torch.zeros(1).sum(); threading.Thread(target=time.sleep, args=(600,)).start()",
     ],
     ids=["sleep", "lock", "native", "busy", "other thread"],
 )
@@ -71,14 +71,16 @@ def test_sigterm_without_a_handler(run_forked: RunProgram, waiting: str) -> None
 SLOW_REPORT = """
     import os, signal, sys, threading, time
     from instrumented_backend.observe.exit import ExitHooks
-    begun = threading.Event()
+    begun, killed = threading.Event(), threading.Event()
     def report():
         begun.set()
+        killed.wait(600)
         time.sleep(0.5)
         print("reported", flush=True)
     ExitHooks(report, lambda: None).install()
     def die():
         os.kill(os.getpid(), signal.SIGTERM)
+        killed.set()
 """
 
 
@@ -105,7 +107,7 @@ def test_sigterm_with_the_programs_handler(run_forked: RunProgram, when: str) ->
         source = source.replace("f = torch", f"{handler}; f = torch")
     else:
         source += f"\n    {handler}"
-    done = run_forked(source + f"\n    {sends(signal.SIGTERM)}; time.sleep(60)", check=False)
+    done = run_forked(source + f"\n    {sends(signal.SIGTERM)}; time.sleep(600)", check=False)
     assert done.returncode == 9
     assert done.stdout == "mine\n"
     assert once(done.stderr)
@@ -128,7 +130,7 @@ def test_ctrl_c_handled_by_the_program(run_forked: RunProgram) -> None:
         COMPILED
         + f"""
     try:
-        {sends(signal.SIGINT)}; time.sleep(60)
+        {sends(signal.SIGINT)}; time.sleep(600)
     except KeyboardInterrupt:
         print("saved")
     """
@@ -149,7 +151,7 @@ def test_sigterm_beside_an_event_loop(run_forked: RunProgram) -> None:
             signal.raise_signal(signal.SIGUSR1)
             await asyncio.sleep(0.1)
             {sends(signal.SIGTERM)}
-            await asyncio.sleep(60)
+            await asyncio.sleep(600)
         asyncio.run(main())
         """,
         check=False,
@@ -183,7 +185,7 @@ def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_forked: RunProg
     for wait in [0.1, 0.0] * 20:
         pid = os.fork()
         if pid == 0:
-            time.sleep(60)
+            time.sleep(600)
             os._exit(0)
         time.sleep(wait)
         os.kill(pid, signal.SIGTERM)

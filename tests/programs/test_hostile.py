@@ -29,7 +29,7 @@ ENDINGS = {
     "sys.exit with a message": Condition(in_step("sys.exit('no')")),
     "os._exit": Condition(in_step("os._exit(5)"), reports=0),
     "os.abort": Condition(in_step("os.abort()"), reports=0),
-    "SIGTERM": Condition(in_step("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)")),
+    "SIGTERM": Condition(in_step("os.kill(os.getpid(), signal.SIGTERM); time.sleep(600)")),
     "SIGINT": Condition(in_step("signal.raise_signal(signal.SIGINT)")),
     "SIGTERM with a handler": Condition(
         "signal.signal(signal.SIGTERM, lambda *_: (print('mine'), sys.exit(9)))\n"
@@ -56,7 +56,9 @@ print(step(ones).tolist())
 step(ones)
 time.sleep(0.3)  # the thread that waits for SIGTERM waits
 os.closerange(3, 4096)
-time.sleep(1)  # Python complains of signals until the main thread has taken its number back
+# Python complains of signals until that thread, as its last act, has the main one forget the pipe.
+while any(thread.name == "instrumented-sigterm" for thread in threading.enumerate()):
+    time.sleep(0.01)
 mine = [os.open(f"mine{i}", os.O_RDWR | os.O_CREAT) for i in range(12)]
 signal.signal(signal.SIGUSR1, lambda *_: print("USR1"))
 for _ in range(3):
@@ -68,13 +70,13 @@ for ending in (lambda: os._exit(2), lambda: os.kill(os.getpid(), signal.SIGTERM)
         for file in mine:
             os.write(file, b"child")
         ending()
-        time.sleep(30)
+        time.sleep(600)
     print(os.waitpid(child, 0)[1])
 for file in mine:
     os.write(file, b"parent")
 sys.stdout.flush()
 os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(30)
+time.sleep(600)
 """),
     "atexit": Condition("""
 atexit.register(lambda: print("before", step(ones).tolist()))
@@ -90,7 +92,7 @@ def work():
         time.sleep(0.02)
     print("worked")
 threading.Thread(target=work).start()
-threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
 print("main ends")
 """),
 }

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from opbench.results import FAILED, OK, SKIPPED
 from opbench.task import Settings, Task
 from opbench.worker import Worker
 from running_operatorbench import BENCHMARK, INPUTS, Ran, run
+from waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -96,18 +96,16 @@ def test_files(whole: Ran) -> None:
 
 @pytest.mark.full
 def test_going_on_where_a_run_was_stopped(whole: Ran) -> None:
-    before = whole.data["samples"]
     journal = whole.one("*.jsonl")
-    lines = journal.read_text().splitlines(keepends=True)
-    journal.write_text("".join(lines[:5]) + lines[5][:40])  # four samples, and part of a line
+    head, *lines = journal.read_text().splitlines(keepends=True)
+    # Four samples, with a mark that no measurement has, and part of a line.
+    kept = [json.dumps({**json.loads(line), "seconds": -1.0}) + "\n" for line in lines[:4]]
+    journal.write_text(head + "".join(kept) + lines[4][:40])
     options = ("--op", "all", "--max-samples", "2", "--accuracy-checking", "--resume")
     again = run(whole.folder.parent, *options)
     assert again.code == 1
     after = again.data["samples"]
-    assert len(after) == 7
-    assert [item["seconds"] for item in after[:4]] == [item["seconds"] for item in before[:4]]
-    for one, other in zip(after[4:], before[4:], strict=True):
-        assert one["seconds"] != other["seconds"]
+    assert [item["seconds"] == -1 for item in after] == [True] * 4 + [False] * 3
     other = run(whole.folder.parent, "--op", "all", "--max-samples", "2", "--resume")
     assert other.code == 2
     assert "had accuracy_checking True, this one has False" in " ".join(other.err.split())
@@ -115,22 +113,18 @@ def test_going_on_where_a_run_was_stopped(whole: Ran) -> None:
 
 @pytest.mark.full
 def test_interrupted_it_shows_what_is_done(tmp_path: Path) -> None:
-    many = "".join(f"cnt: 1, ((T([{size}], f16), 1.0), {{}})\n" for size in range(9, 300))
+    many = "".join(f"cnt: 1, ((T([{size}], f16), 1.0), {{}})\n" for size in range(9, 3000))
     (tmp_path / "inputs.txt").write_text("Operator: aten.add.Tensor\n" + many)
     command = [sys.executable, BENCHMARK, "--inp-file", tmp_path / "inputs.txt", "--device", "cpu"]
-    command += ["--out", tmp_path / "out", "--max-samples", "300"]
+    command += ["--out", tmp_path / "out", "--max-samples", "3000"]
     process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True)
     journal = tmp_path / "out" / "operatorbench_inputs_all_float32_cpu.jsonl"
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if journal.exists() and len(journal.read_text().splitlines()) > 2:
-            break
-        time.sleep(0.2)
+    wait_until(lambda: journal.exists() and len(journal.read_text().splitlines()) > 2)
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=600)
     assert process.returncode == 130
     done = len(journal.read_text().splitlines()) - 1
-    assert f"Stopped after {done} of 291 samples; --resume goes on." in " ".join(out.split())
+    assert f"Stopped after {done} of 2991 samples; --resume goes on." in " ".join(out.split())
     assert len(json.loads(next((tmp_path / "out").glob("*.json")).read_text())["samples"]) == done
 
 
@@ -146,18 +140,20 @@ def test_a_crash_or_a_hang_costs_one_sample(tmp_path: Path) -> None:
     worker = Worker(SETTINGS, tmp_path / "log")
     try:
         worker.start()
-        assert worker.machine is not None and worker.peak is not None and worker.peak.gb_per_s > 0.1
+        assert worker.machine is not None and worker.peak is not None and worker.peak.gb_per_s > 0
         pid = worker._process.pid
         assert os.getsid(pid) == pid  # Ctrl-C in a terminal is the parent's alone
         os.kill(pid, signal.SIGSEGV)
-        crashed = worker.measure(ADD, 60)
+        crashed = worker.measure(ADD, 600)
         assert (crashed.status, crashed.reason) == (FAILED, "the process died of SIGSEGV")
+        worker.start()
+        os.kill(worker._process.pid, signal.SIGSTOP)
         hung = worker.measure(ADD, 0.001)
         assert (hung.status, hung.reason) == (
             FAILED,
             "no answer in 0.001 s: the process was killed",
         )
-        after = worker.measure(ADD, 60)
+        after = worker.measure(ADD, 600)
         assert (after.status, after.operator, after.count) == (OK, "aten.add.Tensor", 9)
         assert after.kernels is None  # the backend that reports them is not among these
         assert after.notes == ["kernels unknown: instrumented is not among the backends"]

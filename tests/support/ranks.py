@@ -61,7 +61,7 @@ def run(
         device=device,
         communication=communication,
     )
-    return run_program(program, command=TORCHRUN, check=False, timeout=150)
+    return run_program(program, command=TORCHRUN, check=False, timeout=600)
 
 
 def check_whole(done: Finished, device: str) -> None:
