@@ -181,7 +181,7 @@ def as_by_hand(
                 sorted(first.get(name, [])), sorted(second.get(name, [])), strict=True
             )
         ]
-        if len(found) != len(launches):
+        if not launches or len(found) != len(launches):
             missed += 1
             continue
         for record, times in zip(found, launches, strict=True):

@@ -13,11 +13,12 @@ import in_child
 import pytest
 from click.testing import CliRunner
 from paths import SUPPORT
-from proof import child, device_time, figures, memory, modes, utilization
-from proof.figures import Cost, Figure, cost_of, exit_code
+from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization
+from proof.figures import Cost, Figure, cost_of, exit_code, nearest
 from proof.kernel_bytes import bytes_rows
 from proof.kernel_time import time_rows
 
+from instrumented_backend.bench.records import BenchRecord, Peak, Timing
 from instrumented_backend.records import KernelRecord
 
 
@@ -46,6 +47,11 @@ def test_error_of_a_figure() -> None:
     assert figure(0, 0, 0).ok and figure(1, 0, 5).error == float("inf")
     unknown = figure(None, 5, 100)
     assert unknown.error is None and not unknown.ok and unknown.cells[-1] == "OFF"
+
+
+def test_the_oracle_of_a_range_is_its_nearest_point() -> None:
+    assert [nearest(value, 90, 105) for value in (80, 90, 97, 105, 120)] == [90, 90, 97, 105, 105]
+    assert [nearest(value, 2) for value in (1, 2, 1e9)] == [2, 2, 1e9]
 
 
 def test_what_was_measured_before_ctrl_c_is_kept() -> None:
@@ -241,3 +247,60 @@ def test_triton_kernels_at_our_means() -> None:
 def test_utilization_of_a_recorded_trace() -> None:
     rows = utilization.recorded()
     assert len(rows) == 8 and all(row.ok for row in rows), [row.cells for row in rows]
+
+
+# --- Bench on a GPU -----------------------------------------------------------------------------
+
+
+def benched(name: str, ms: float, total_bytes: int, *notes: str) -> BenchRecord:
+    timing = Timing(ms, ms, ms, ms, 9)
+    kernel = KernelRecord(name, "triton", total_bytes=total_bytes)
+    return BenchRecord(kernel, timing, notes=list(notes))
+
+
+def test_what_a_note_explains_is_not_off() -> None:
+    peak = Peak("cuda", "a GPU", 1000.0, 1 << 30, cache_bytes=50_000_000, launch_ms=0.004)
+    cold = "timed with cold caches and the launch"
+    kernels = [
+        benched("small", 0.055, 40_000_000, cold),  # 0.044 ms are explained: 0.011 for 0.01
+        benched("large", 1.02, 900_000_000),
+        benched("larger", 1.9, 900_000_000),
+        benched("twice", 9.0, 900_000_000),
+        benched("twice", 9.0, 900_000_000),
+    ]
+    in_run = {"small": [0.01], "large": [1.0, 1.0, 9.0], "larger": [2.0], "twice": [1.0]}
+    worst, large, launch = bench_gpu.as_in_the_run(kernels, peak, in_run)
+    assert worst.figure == "bench: small as in the run, ms"
+    assert (worst.ours, worst.oracle) == (pytest.approx(0.011), 0.01)
+    assert (large.ours, large.oracle, launch.ours, launch.ok) == (2, 2, 4, True)
+    # Faster than explained is as in the run.
+    (worst, *_) = bench_gpu.as_in_the_run(
+        [benched("k", 0.03, 40_000_000, cold)], peak, {"k": [0.01]}
+    )
+    assert worst.ours == pytest.approx(0.01)
+
+
+def test_each_launch_beside_those_by_hand() -> None:
+    kernels = [benched("k", 2.1, 1), benched("k", 1.0, 1), benched("short", 0.011, 1)]
+    first = {"k": [[2.0, 2.0], [1.0, 1.0]], "short": [[0.01, 0.02]]}
+    second = {"k": [[1.0, 1.0], [2.0, 2.0]], "short": [[0.015]]}
+    worst, missed = bench_gpu.as_by_hand(kernels, {"k": [1.0]}, first, second)
+    # In the order of their times: 1 ms for 1, 2.1 for 2; a short one may lie anywhere in the range.
+    assert (worst.figure, worst.ours, worst.oracle) == ("bench: k by hand, ms", 2.1, 2.0)
+    assert missed.ok
+    assert not bench_gpu.as_by_hand(kernels, {"gone": [1.0]}, first, second)[1].ok
+
+
+def test_share_of_the_time_that_a_gpu_was_busy() -> None:
+    report = "x\nPercent of time when CUDA is busy: 97.31%\nTotal wall time 1.000 ms"
+    assert bench_gpu._busy_pct(report) == 97.31 and bench_gpu._busy_pct("") is None
+
+
+# --- Parts --------------------------------------------------------------------------------------
+
+
+def test_rows_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("counted_call", "timed_call", "note", "parsing", "reading"):
+        monkeypatch.setattr(parts, name, lambda: 0.5)
+    rows = parts.parts(pairs=3)
+    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.5, 3, True)] * 5
