@@ -48,7 +48,7 @@ def compile_time_in_ops() -> float:
     report = instrumented_backend.report()
     compiled_s = sum(
         record.total_s or 0
-        for record in report.compile["compilations"]
+        for record in report.compile.compilations
         if not str(record.compile_id).startswith("0/")
     )
     times_s = {record.op: record.time_us / 1e6 for record in report.ops.eager}
