@@ -73,6 +73,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes by the parameter's name: a gzip file has its time in it, and workers must agree."""
+    return argname if isinstance(val, bytes) else None
+
+
 @pytest.fixture
 def run_program(tmp_path: Path) -> RunProgram:
     """Run a program's source in a child process with its own report folder.
