@@ -16,10 +16,11 @@ from instrumented_backend.records import notes
 @pytest.mark.parametrize("mode", ["reduce-overhead", "max-autotune"])
 @pytest.mark.parametrize("name", architectures.ARCHITECTURES)
 def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: str) -> None:
-    """Bit-identical, but for the gradients of embeddings, which Inductor adds with atomics.
+    """Bit-identical to Inductor before or after, but for what Inductor adds with atomics.
 
-    Another process fills the cache: while Inductor still tunes kernels, for the first few
-    compilations, it differs from itself.
+    Those are the gradients of embeddings. Another process fills the cache: while Inductor still
+    tunes kernels, for the first few compilations, it differs from itself. It may go on doing so
+    on a GPU that others use; then ours is close to both.
     """
 
     def steps(backend: str) -> Results:
@@ -39,14 +40,18 @@ def test_results_on_cuda(fresh: None, run_program: RunProgram, name: str, mode: 
             )
         """
     )
-    theirs = steps("inductor")
+    before = steps("inductor")
     instrumented_backend.reset()
     ours = steps("instrumented")
     report = instrumented_backend.report()
-    differences = differing(ours, theirs)
-    assert [d for d in differences if not re.search(r"embed|\.wte\.|\.wpe\.", d)] == []
-    for result in differences:
-        torch.testing.assert_close(ours[result], theirs[result])
+    after = steps("inductor")
+    unsettled = differing(before, after)
+    print(f"Inductor differs from itself in {len(unsettled)} of {len(after)} results")
+    different = set(differing(ours, before)) & set(differing(ours, after))
+    unexplained = {name for name in different if not re.search(r"embed|\.wte\.|\.wpe\.", name)}
+    assert sorted(unexplained - set(unsettled)) == []
+    for name in different:
+        torch.testing.assert_close(ours[name], after[name])
     assert report.summary.graph_calls == STEPS * len(report.graphs) > 0
     assert report.summary.backward_calls == STEPS * len(report.graphs)
     assert report.caches.graphs.hit == len(report.graphs)
