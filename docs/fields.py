@@ -13,7 +13,8 @@ DOCS = Path(__file__).parent
 PAGE = DOCS / "report-format.md"
 PACKAGE = DOCS.parent / "instrumented_backend"
 # The module, or the package that takes its place.
-SOURCES = [path for name in ("records.py", "records/report.py") if (path := PACKAGE / name).exists()]
+_NAMES = ("records.py", "records/report.py")
+SOURCES = [path for name in _NAMES if (path := PACKAGE / name).exists()]
 BEGIN, END = "<!-- fields: python docs/fields.py -->", "<!-- end of fields -->"
 
 

@@ -106,8 +106,7 @@ def run(command: str, folder: Path) -> str:
         start + ours,
         cwd=REPOSITORY if demo else folder,
         env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        capture_output=True,
         text=True,
         timeout=600,
     )
@@ -128,56 +127,90 @@ def printed(blocks: list[Block], folder: Path) -> Iterator[tuple[Block, str]]:
 
 # --- Comparing ----------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"(?<![\w#])[-+]?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
-_PARAGRAPHS_OF_BLOCKS = ("What broke graphs", "Functions compiled again")
-# What comes from torch, or from the machine, where the program prints it.
-_NOT_OURS = (
-    (re.compile(r"^(graph break at \S+ in \S+:) .*"), r"\1 ..."),
-    (re.compile(r"^(ran eagerly: \S+ \S+:) .*"), r"\1 ..."),
-    (re.compile(r"^(  ran eagerly as a whole: \S+ \S+:) .*"), r"\1 ..."),
-    (re.compile(r"^(next: start with \S+ \S+:) .*"), r"\1 ..."),
-    (re.compile(r"^missed \S+ at \S+"), "missed OP at PLACE"),
-    (re.compile(r"^\S.*(?=: copies # GB/s)"), "DEVICE"),
-    (re.compile(r"^/\S+:"), "PATH:"),
-    (re.compile(r"# (?:s|ms|µs)(?!\w)"), "# TIME"),
-    # Phases, longest first.
-    (re.compile(r"(?:[a-z][a-z ]* # TIME(?: \(# %\))?, )*[a-z][a-z ]* # TIME(?=\)| \(# %\)$)"), "PHASES"),
+_NUMBER = re.compile(r"(?<![\w#])[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
+_RULE = re.compile(r"[- ]*---[- ]*")  # below a table's header
+_BLOCKS = ("What broke graphs", "Functions compiled again")  # the tables that are no tables
+_IN_BLOCKS = ("  met ", "  ran eagerly as a whole: ", "  size of ", "  try: ")
+_PHASE = (
+    "(?:dynamo|aot autograd|passes|lowering|scheduling|codegen|kernel compile|load|autotune"
+    "|cudagraphs) # TIME"
 )
+# What comes from torch or from the machine, and what there may be several of, or none.
+_VARYING = (
+    (r"# (?:s|ms|us|µs)(?!\w)", "# TIME"),
+    (rf"{_PHASE}(?:, {_PHASE})*", "PHASES"),
+    (r"^(graph break at \S+ in \S+:) .*", r"\1 ..."),
+    (r"^(ran eagerly: \S+ \S+:) .*", r"\1 ..."),
+    (r"^missed \S+ at \S+ ", "missed OP at PLACE "),
+    (r"^\w+: faster than .*", "faster than memory"),
+    (r"^\S.*(?=: copies # GB/s)", "DEVICE"),
+    (r"(?<=^torch #).*, Python #, .*(?=, # threads$)", ", Python #, DEVICE"),
+    (r"^/\S+:", "PATH:"),
+)
+_OPTIONAL = ("missed ", "faster than ")  # an op with 1 % of the time; data that fit in a cache
 
 
 def structure_of(text: str) -> list[str]:
-    """A line for each that the program prints, before it wraps them: the labels, in order."""
+    """The labels in what is printed, a line for each line before it is wrapped."""
     lines: list[str] = []
     for paragraph in text.strip("\n").split("\n\n"):
-        lines += _structure_of(paragraph.splitlines(), paragraph.startswith(_PARAGRAPHS_OF_BLOCKS))
+        if paragraph.startswith(_BLOCKS):
+            lines += _structure_of_blocks(paragraph.splitlines())
+        else:
+            lines += _structure_of_lines(paragraph.splitlines())
         lines.append("")
     return lines[:-1]
 
 
-def _structure_of(lines: list[str], in_blocks: bool) -> Iterator[str]:
+def _structure_of_blocks(lines: list[str]) -> Iterator[str]:
+    """Headlines, and what is said of each; not the words, which are torch's, nor their rests."""
+    for line in lines:
+        label = next((label for label in _IN_BLOCKS if line.startswith(label)), None)
+        if label is not None:
+            said = label in ("  met ", "  size of ")
+            yield _plain(line if said else label).replace("# eager ops, # TIME", "# eager ops")
+        elif not line.startswith(" "):
+            yield _plain(re.split(r"(?<=^next: )|(?<=: compiled again )", line)[0])
+
+
+def _structure_of_lines(lines: list[str]) -> Iterator[str]:
+    """A table's words in the order of the alphabet: cells wrap as the figures beside them do."""
+    rule = next((i for i, line in enumerate(lines) if _RULE.fullmatch(line)), None)
+    if rule is not None:
+        first, last = rule, rule + 1
+        while (first and lines[first - 1][:1] in ("", " ")) or _is_header(lines, first):
+            first -= 1
+        while last < len(lines) and len(_NUMBER.findall(lines[last])) > 1 and "  " in lines[last]:
+            last += 1
+        yield from _structure_of_lines(lines[:first])
+        words = set(_plain(" ".join(lines[first:last])).split())
+        yield " ".join(sorted(word for word in words if re.search(r"[^-#x.]", word)))
+        lines = lines[last:]
     previous = None
-    for line in _unwrapped(lines, in_blocks):
-        plain = _NUMBER.sub("#", line)
-        if in_blocks and not plain.startswith(("  met", "  ran eagerly", "  try", "  size of")):
-            plain = "  ..." if plain.startswith(" ") else plain
-        for pattern, replacement in _NOT_OURS:
-            plain = pattern.sub(replacement, plain)
-        if in_blocks and plain.startswith("  try: "):
-            plain = "  try: ..."
-        plain = re.sub(r"(?<=\S) {2,}", " ", re.sub(r"-{3,}", "", plain)).rstrip()
-        if plain and plain != previous:
+    for line in _unwrapped(lines):
+        plain = _plain(line)
+        if plain != previous:
             yield plain
         previous = plain
 
 
-def _unwrapped(lines: list[str], in_blocks: bool) -> Iterator[str]:
-    """In blocks, what is said of one is indented by 2, and the rest of such a line by 4."""
+def _is_header(lines: list[str], line: int) -> bool:
+    """Whether the line above is the table's, and not its title."""
+    return line > 0 and re.search(r"\S {2,}\S", lines[line - 1]) is not None
+
+
+def _plain(line: str) -> str:
+    line = _NUMBER.sub("#", line)
+    for pattern, replacement in _VARYING:
+        line = re.sub(pattern, replacement, line)
+    return line
+
+
+def _unwrapped(lines: list[str]) -> Iterator[str]:
+    """The rest of a line is indented."""
     joined = ""
     for line in lines:
-        indent = len(line) - len(line.lstrip())
-        goes_on = indent >= (4 if in_blocks and joined.startswith("  ") else 2)
-        starts_block = in_blocks and indent == 2
-        if joined and goes_on and not starts_block:
+        if joined and line.startswith("  "):
             joined = f"{joined} {line.strip()}"
         else:
             if joined:
@@ -189,15 +222,27 @@ def _unwrapped(lines: list[str], in_blocks: bool) -> Iterator[str]:
 
 def difference(block: Block, now: str) -> str:
     """Empty where the structures are equal."""
+    documented, printed_now = structure_of(block.text), structure_of(now)
+    for kind in _OPTIONAL:
+        if not _has(documented, kind) or not _has(printed_now, kind):
+            documented, printed_now = _without(documented, kind), _without(printed_now, kind)
     return "\n".join(
         difflib.unified_diff(
-            structure_of(block.text),
-            structure_of(now),
+            documented,
+            printed_now,
             f"{block.page.name}:{block.line}",
             f"$ {block.about}",
             lineterm="",
         )
     )
+
+
+def _has(lines: list[str], kind: str) -> bool:
+    return any(line.startswith(kind) for line in lines)
+
+
+def _without(lines: list[str], kind: str) -> list[str]:
+    return [line for line in lines if not line.startswith(kind)]
 
 
 def main() -> None:
@@ -215,7 +260,7 @@ def main() -> None:
             for block, now in printed(blocks_of(page), Path(folder)):
                 differences.append(difference(block, now))
                 now = now.replace(cache, "/tmp/torchinductor_me").strip("\n") + "\n"
-                text = text.replace(block.text, now)
+                text = text.replace(f"\n{block.text}```", f"\n{now}```", 1)
         if not options.check:
             page.write_text(text, encoding="utf-8")
     print("\n".join(filter(None, differences)))

@@ -30,7 +30,7 @@ ROUNDS_AFTER_COMPILE = 6
 ROUNDS = 3
 LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
 FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
-# What a window costs (benchmarks/RESULTS.md), in seconds: each event, and besides for each that is
+# What a window costs (docs/costs.md), in seconds: each event, and besides for each that is
 # an op, an autograd node; switching a thread's events off and on; each graph call. Samples of
 # lines are timed, by their thread's CPU clock, which a busy machine does not push on. They take
 # `SAMPLE_S` where the others were measured; by as much as they take longer, the machine is slower,

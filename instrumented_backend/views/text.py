@@ -100,7 +100,7 @@ def _device_line(device: DeviceRecord | None) -> str:
         f"({percent(device.pct_captured)}) · sampled, {count(device.windows, 'window')}, "
         f"{percent(device.observed_pct)} of the calls observed"
     )
-    # Measured on an H100: README, Device time.
+    # Measured on an H100: docs/gpu-and-traces.md.
     line += "; the process runs slower from the first window on, up to 15 %"
     return line if device.note is None else f"{line}; {device.note}"
 
