@@ -13,8 +13,9 @@ DOCS = Path(__file__).parent
 PAGE = DOCS / "report-format.md"
 PACKAGE = DOCS.parent / "instrumented_backend"
 # The module, or the package that takes its place.
-_NAMES = ("records.py", "records/report.py")
-SOURCES = [path for name in _NAMES if (path := PACKAGE / name).exists()]
+SOURCES = [path for path in (PACKAGE / "records.py",) if path.exists()] or sorted(
+    (PACKAGE / "records").glob("*.py")
+)
 BEGIN, END = "<!-- fields: python docs/fields.py -->", "<!-- end of fields -->"
 
 
