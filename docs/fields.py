@@ -12,9 +12,12 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 PAGE = DOCS / "report-format.md"
 PACKAGE = DOCS.parent / "instrumented_backend"
-# The module, or the package that takes its place.
-SOURCES = [path for path in (PACKAGE / "records.py",) if path.exists()] or sorted(
-    (PACKAGE / "records").glob("*.py")
+# What reads and writes them.
+_OTHER = ("decoding", "encoding", "fields", "notes", "schema", "store", "surrogates", "upgrade")
+# The report's own sections first.
+SOURCES = sorted(
+    (path for path in (PACKAGE / "records").glob("*.py") if path.stem not in _OTHER),
+    key=lambda path: (path.stem != "report", path.stem),
 )
 BEGIN, END = "<!-- fields: python docs/fields.py -->", "<!-- end of fields -->"
 
