@@ -75,7 +75,7 @@ def blocks_of(page: Path, text: str | None = None) -> list[Block]:
 
 def split_command(command: str) -> tuple[dict[str, str], list[str]]:
     """``"A=1 python train.py"`` → ``({"A": "1"}, ["python", "train.py"])``; no comment."""
-    words = shlex.split(command, comments=True)
+    words = shlex.split(re.sub(r"(?:^|\s)#\s.*", "", command))
     variables = {}
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         name, _, value = words.pop(0).partition("=")

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from paths import REPOSITORY
 from programs import RunProgram
 
 from instrumented_backend import settings
@@ -98,12 +97,6 @@ def test_a_program_ends_at_once_with_one_line(
     assert done.returncode == 1
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1 and done.stderr.startswith(f"{name}={value!r}: ")
-
-
-def test_every_variable_is_in_the_readme() -> None:
-    readme = (REPOSITORY / "README.md").read_text()
-    for variable in settings.VARIABLES:
-        assert f"`{variable.name}`" in readme
 
 
 def test_a_misspelt_variable_is_named_with_the_right_one() -> None:
