@@ -15,4 +15,5 @@ WITH_OUTPUTS = {
 def test_outputs(name: str, tmp_path: Path) -> None:
     """`python docs/outputs.py` writes them anew."""
     for block, now in printed(blocks_of(WITH_OUTPUTS[name]), tmp_path):
-        assert not difference(block, now)
+        if differing := difference(block, now):
+            pytest.fail(differing)

@@ -94,7 +94,8 @@ def test_every_page_is_in_the_index() -> None:
 )
 def test_outputs_that_need_no_compilation(page: Path, tmp_path: Path) -> None:
     for block, now in printed(blocks_of(page), tmp_path):
-        assert not difference(block, now)
+        if differing := difference(block, now):
+            pytest.fail(differing)
 
 
 # --- Generated ----------------------------------------------------------------------------------
