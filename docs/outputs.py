@@ -138,6 +138,7 @@ _PHASE = (
 # What comes from torch or from the machine, and what there may be several of, or none.
 _VARYING = (
     (r"# (?:s|ms|us|µs)(?!\w)", "# TIME"),
+    (r"# (?:bytes|B|KB|MB|GB)(?![\w/])", "# SIZE"),
     (rf"{_PHASE}(?:, {_PHASE})*", "PHASES"),
     (r"^(graph break at \S+ in \S+:) .*", r"\1 ..."),
     (r"^(ran eagerly: \S+ \S+:) .*", r"\1 ..."),
