@@ -13,11 +13,12 @@ from typing import Any
 import torch
 import torch._dynamo
 
-from instrumented_backend import settings, torch_compat
+from instrumented_backend import settings
 from instrumented_backend.logs import configure_logging
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
+from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views.deliver import deliver
 
 _settings = settings.of_process()
@@ -34,7 +35,7 @@ _session = Session(
 class InstrumentedInductor(torch._TorchCompileInductorWrapper):
     """What ``torch.compile`` builds for Inductor, with our name: same modes, options, checks."""
 
-    compiler_name = torch_compat.BACKEND_NAME
+    compiler_name = hooks.BACKEND_NAME
 
     def __call__(
         self, model_: Any, inputs_: Any, *, config_patches: dict[str, Any] | None = None
@@ -73,10 +74,10 @@ def _compile(
     config: dict[str, Any],
     name: str | None,
 ) -> Callable[..., Any]:
-    import torch._inductor.compile_fx as inductor
+    from torch._inductor import compile_fx as entry
 
-    compile_fx: Callable[..., Any] = inductor.compile_fx
-    keywords = torch_compat.compile_fx_keywords(name)
+    compile_fx: Callable[..., Any] = entry.compile_fx
+    keywords = inductor.compile_fx_keywords(name)
     graph = None
     if not _settings.disable:
         with _session.failures.guard("graph"):
@@ -95,7 +96,7 @@ def _compile(
             **keywords,
         )
     with _session.failures.guard("forward region"):
-        compiled = torch_compat.wrap_compiled(compiled, graph.forward)
+        compiled = dynamo.wrap_compiled(compiled, graph.forward)
     return compiled
 
 
@@ -108,7 +109,7 @@ def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
         with _session.compiling(graph, in_inductor=True):
             compiled: Any = compile_fx_inner(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
-            if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
+            if kwargs.get("is_backward") and not inductor.is_output_code(compiled):
                 compiled = graph.backward(compiled)
         return compiled
 
@@ -135,7 +136,7 @@ def observed_graphs() -> list[ObservedGraph]:
 
 def adopt_inductor() -> None:
     """From now on, a ``torch.compile`` that names Inductor, or no backend, gets this one."""
-    torch_compat.patch_backend_lookup(_inductor_as_instrumented)
+    dynamo.patch_backend_lookup(_inductor_as_instrumented)
 
 
 def _as_instrumented(backend: Any) -> Any:
@@ -159,6 +160,6 @@ def _inductor_as_instrumented(backend: Any) -> Any:
     return backend
 
 
-torch_compat.patch_backend_lookup(_as_instrumented)
+dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:
     _session.start()

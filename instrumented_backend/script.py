@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from instrumented_backend.torch_compat import after_import
+from instrumented_backend.torch_compat.hooks import after_import
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.torch_compat import registered_metric_tables
+from instrumented_backend.torch_compat.inductor_metrics import registered_metric_tables
 
 TABLES = (
     "summary",

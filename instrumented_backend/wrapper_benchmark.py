@@ -136,10 +136,10 @@ def benchmark_all_kernels(
 
 
 def _bench_modules(all_configs: bool) -> Iterator[Any]:
-    from instrumented_backend import torch_compat
     from instrumented_backend.kernels.parse import is_graph
+    from instrumented_backend.torch_compat import inductor
 
-    modules = [*torch_compat.generated_modules(), sys.modules["__main__"]]
+    modules = [*inductor.generated_modules(), sys.modules["__main__"]]
     texts = [(module, _source(module) or "") for module in modules]
     graphs = [(module, text) for module, text in texts if is_graph(text)]
     in_graphs = "\n".join(text for _, text in graphs)

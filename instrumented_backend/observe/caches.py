@@ -4,8 +4,8 @@ from collections import Counter, deque
 from collections.abc import Mapping
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.records import GraphRecord
+from instrumented_backend.torch_compat import inductor
 
 MAX_KEYS = 8
 MAX_DIFFERENCES = 5
@@ -84,7 +84,7 @@ class CacheLog:
 
     def bytes_on_disk(self) -> int:
         """Of the entries that were looked up and are there."""
-        return sum(torch_compat.cache_entry_bytes(*entry) for entry in list(self._entries))
+        return sum(inductor.cache_entry_bytes(*entry) for entry in list(self._entries))
 
 
 def key_of(components: list[str]) -> Key:

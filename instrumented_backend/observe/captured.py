@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import fx
 
 if TYPE_CHECKING:
     import torch
@@ -87,7 +87,7 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     ops.backward = count_autograd_nodes(gm)
     for node in gm.graph.nodes:
         # What eager would run depends on the device's library.
-        if _name(node) in torch_compat.RECURRENT and ops.backward:
+        if _name(node) in fx.RECURRENT and ops.backward:
             ops.estimated[f"the backward of {_name(node)}"] += 1
     return ops, calls
 
@@ -99,16 +99,16 @@ def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes
             ops.estimated["a module called as a whole"] += 1
         elif node.op not in ("call_function", "call_method"):
             continue
-        elif torch_compat.is_higher_order(node.target):
+        elif fx.is_higher_order(node.target):
             _describe_higher_order(gm, node, ops, calls)
-        elif torch_compat.is_func_wrapping(node.target):
+        elif fx.is_func_wrapping(node.target):
             _describe_func_step(node, ops)
         elif _touches_tensors(node):
-            if not torch_compat.is_torchs_own(node.target):
+            if not fx.is_torchs_own(node.target):
                 # Never run again: it may print, count, write. An operator of the program's is one
                 # op, whatever it calls; a function that Dynamo does not look into can be any.
                 ops.certain += 1
-                if not torch_compat.is_operator(node.target):
+                if not fx.is_operator(node.target):
                     ops.estimated[f"a call of {_target_name(node.target)}"] += 1
                 continue
             try:
@@ -126,15 +126,15 @@ def _describe_higher_order(
     gm: "torch.fx.GraphModule", node: "torch.fx.Node", ops: GraphOps, calls: dict[bytes, Call]
 ) -> None:
     """Some run their nested graph op by op, some are one op, some none."""
-    name = torch_compat.higher_order_name(node.target)
-    if name in torch_compat.TRANSPARENT_OPERATORS:
+    name = fx.higher_order_name(node.target)
+    if name in fx.TRANSPARENT_OPERATORS:
         for nested in _nested_graphs(gm, node):
             _describe_nodes(nested, ops, calls)
         return
-    if name in torch_compat.OPLESS_OPERATORS:
+    if name in fx.OPLESS_OPERATORS:
         return
     ops.certain += 1
-    if name not in torch_compat.SINGLE_OPERATORS:
+    if name not in fx.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
 
 
@@ -143,16 +143,16 @@ def _nested_graphs(
 ) -> Iterator["torch.fx.GraphModule"]:
     for argument in node.args:
         if getattr(argument, "op", None) == "get_attr":
-            nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
-            if torch_compat.is_graph_module(nested):
+            nested = fx.attribute(gm, str(argument.target))  # type: ignore[union-attr]
+            if fx.is_graph_module(nested):
                 yield nested
 
 
 def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
     """A step of a torch.func transform; a gradient runs autograd nodes in the graph's forward."""
-    if torch_compat.is_func_operator(node.target):
+    if fx.is_func_operator(node.target):
         ops.certain += 1
-    elif torch_compat.is_func_gradients(node.target):
+    elif fx.is_func_gradients(node.target):
         outputs = list(_tensors(_map(_value, node.args[:1])))
         given = len(node.args) > 2 and node.args[2] is not None
         # Without gradients to start from, torch makes them.
@@ -163,7 +163,7 @@ def _touches_tensors(node: "torch.fx.Node") -> bool:
     """False for what only handles numbers or switches (``operator.add`` of sizes, autocast)."""
     if node.target is operator.getitem and not _is_tensor(_value(node.args[0])):
         return False
-    if torch_compat.is_size_operator(node.target):
+    if fx.is_size_operator(node.target):
         return False
     return _has_tensor(_value(node)) or any(
         _has_tensor(_value(argument)) for argument in node.all_input_nodes
@@ -176,7 +176,7 @@ def _value(argument: Any) -> Any:
 
 
 def _is_tensor(value: Any) -> bool:
-    return torch_compat.device_kind(value) is not None
+    return fx.device_kind(value) is not None
 
 
 def _has_tensor(value: Any) -> bool:
@@ -201,8 +201,8 @@ def _call(node: "torch.fx.Node") -> Call:
             if isinstance(value, (list, tuple)):
                 return _map(template, value)
         if not _is_tensor(value):
-            return torch_compat.number_hint(value)
-        kind = torch_compat.tensor_kind(value)
+            return fx.number_hint(value)
+        kind = fx.tensor_kind(value)
         if kind is None:
             raise _UnknownValue(f"an argument of type {type(value).__name__}")
         return TensorLike(**kind, argument=seen.setdefault(id(value), len(seen)))
@@ -245,7 +245,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
         result = _value(node)
         if node.op == "placeholder":
             if _is_tensor(result) and result.grad_fn is not None:
-                if torch_compat.is_changed(result):
+                if fx.is_changed(result):
                     values.append(result)
                 else:
                     histories.add(result.grad_fn)
@@ -258,7 +258,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             continue
         if _is_dropout(node) and result.grad_fn.name() == "CloneBackward0":
             left_out.add(result.grad_fn)
-        elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
+        elif _name(node) in fx.ONE_AUTOGRAD_NODE:
             left_out |= _nodes_behind(node, result)
     return repeated + _count_nodes(_tensors(values), left_out, histories)
 
@@ -270,7 +270,7 @@ def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
 
 def _is_repetition(node: "torch.fx.Node", result: Any) -> bool:
     """A call of a nested graph that Dynamo has traced for an earlier call."""
-    return torch_compat.is_higher_order(node.target) and any(
+    return fx.is_higher_order(node.target) and any(
         value.requires_grad and value.grad_fn is None for value in _tensors([result])
     )
 
@@ -407,7 +407,7 @@ def _target_name(target: Any) -> str:
 
 
 def _count_call(call: Call, count: Callable[[Callable[[], Any]], int]) -> int | str:
-    function = torch_compat.tensor_method(call.target) if call.op == "call_method" else call.target
+    function = fx.tensor_method(call.target) if call.op == "call_method" else call.target
     if function is None:
         return _target_name(call.target)
     attempts: list[tuple[Call, str | None]] = [(call, None), (_in_one_dtype(call), None)]
@@ -415,7 +415,7 @@ def _count_call(call: Call, count: Callable[[Callable[[], Any]], int]) -> int | 
         attempts.insert(0, (call, "meta"))
     for attempt, device in attempts:
         try:
-            with contextlib.nullcontext() if device else torch_compat.fake_mode():
+            with contextlib.nullcontext() if device else fx.fake_mode():
                 args, kwargs = _make(attempt, device)
                 return count(functools.partial(function, *args, **kwargs))
         except Exception:  # any: what the program's own function does on made-up inputs
@@ -444,7 +444,7 @@ def _is_safe_on_meta(function: Callable[..., Any], call: Call) -> bool:
         not inspect.isfunction(function)
         and function not in (operator.getitem, operator.setitem)  # differ on meta
         and any(isinstance(value, TensorLike) for value in values)
-        and not any(isinstance(value, str) or torch_compat.is_device(value) for value in values)
+        and not any(isinstance(value, str) or fx.is_device(value) for value in values)
     )
 
 

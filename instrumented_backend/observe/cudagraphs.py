@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.calls import CallCounter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.reasons import frames, users_frame
+from instrumented_backend.torch_compat import cudagraphs
 
 MAX_REASONS = 100
 MAX_LENGTH = 300
@@ -51,7 +51,7 @@ class CudaGraphs(logging.Handler):
         self._skipped: Counter[str] = Counter()
 
     def install(self) -> None:
-        torch_compat.patch_cudagraphs(
+        cudagraphs.patch_cudagraphs(
             self.recorded, self.replayed, self, lambda: self._failures.guard("CUDA graphs")
         )
 
@@ -67,7 +67,7 @@ class CudaGraphs(logging.Handler):
     def recorded(
         self, compile_id: str, direction: str, function: int, mismatch: str | None, node: int
     ) -> None:
-        """A graph was recorded; the arguments are those of `torch_compat.patch_cudagraphs`."""
+        """A graph was recorded; the arguments are those of `cudagraphs.patch_cudagraphs`."""
         known = self._recorded.setdefault((compile_id, direction), _Recorded())
         if known.count:
             if function not in known.functions:
@@ -108,7 +108,7 @@ class CudaGraphs(logging.Handler):
             "replayed": sum(graph["replayed"] for graph in graphs),
             "re_recorded": dict(again),
             "skipped": dict(self._skipped),
-            "memory_bytes": torch_compat.cudagraph_pool_bytes(),
+            "memory_bytes": cudagraphs.cudagraph_pool_bytes(),
             "graphs": graphs,
         }
 

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import machine
 
 BUILD_TIMEOUT_S = 120
 _COMPILERS = ("g++", "c++", "clang++")
@@ -266,9 +266,9 @@ def _open_extension(library: Path) -> Any:
 
 _OP_METER = _Part(
     source=Path(__file__).with_name("_op_meter.cpp"),
-    flags=torch_compat.compile_flags,
-    link_flags=torch_compat.link_flags,
-    depends_on=torch_compat.build_id,
+    flags=machine.compile_flags,
+    link_flags=machine.link_flags,
+    depends_on=machine.build_id,
     open=_open_op_meter,
 )
 _GRAPH_CALL, _KERNEL_TIMER = (

@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
 from instrumented_backend.observe.captured import GraphOps, OpCounter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
+from instrumented_backend.torch_compat import dynamo
 
 BUDGET = 0.004  # of the time that the program runs, by the costs below
 ALWAYS_AFFORDABLE_S = 0.005  # nothing beside importing torch: short runs are seen whole
@@ -124,7 +124,7 @@ class OpMeter:
             return
         if not self._patched:
             self._patched = True
-            torch_compat.patch_compile_callbacks(self.compiling)
+            dynamo.patch_compile_callbacks(self.compiling)
         self._loader = threading.Thread(
             target=self._load, name="instrumented_backend op meter", daemon=True
         )

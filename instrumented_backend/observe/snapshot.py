@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
@@ -20,6 +19,7 @@ from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.ops import Observed, region_key
 from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
+from instrumented_backend.torch_compat import machine
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
@@ -303,10 +303,10 @@ def _compile(log: CompileLog) -> dict[str, Any]:
 
 def _run(devices: Iterable[str], started: Started) -> dict[str, Any]:
     return {
-        "torch": torch_compat.version(),
-        "device": ", ".join(torch_compat.device_names(devices)) or "cpu",
+        "torch": machine.version(),
+        "device": ", ".join(machine.device_names(devices)) or "cpu",
         "python": platform.python_version(),
-        "rank": torch_compat.rank(),
+        "rank": machine.rank(),
         "pid": os.getpid(),
         "command": " ".join(sys.argv),
         "started": started.date.isoformat(timespec="seconds"),

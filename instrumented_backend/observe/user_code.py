@@ -3,12 +3,12 @@
 import os
 import sysconfig
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import machine
 
 _paths = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.join(path, "") for path in {_paths["stdlib"], _paths["platstdlib"]})
 _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths["platlib"]})
-_OWN = tuple(os.path.join(path, "") for path in (torch_compat.folder(), os.path.dirname(__file__)))
+_OWN = tuple(os.path.join(path, "") for path in (machine.folder(), os.path.dirname(__file__)))
 
 
 def is_internal(file: str) -> bool:

@@ -280,7 +280,7 @@ def test_logging_off_altogether(run_forked: RunProgram) -> None:
 
 
 def test_handlers_are_put_back() -> None:
-    from instrumented_backend.torch_compat import TRACE_LOGGER, listen_to_trace_log
+    from instrumented_backend.torch_compat.trace_log import TRACE_LOGGER, listen_to_trace_log
 
     logger = logging.getLogger(TRACE_LOGGER)
     before = logger.handlers

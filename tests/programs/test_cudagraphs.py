@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.cudagraphs import CudaGraphs, skip_reason
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.torch_compat import cudagraphs
 
 
 class Node:
@@ -58,9 +58,7 @@ class Function:
 
 def test_recordings_replays_and_recordings_again() -> None:
     module, graphs = trees(), CudaGraphs(Failures())
-    undo = torch_compat._patch_trees(
-        module, graphs.recorded, graphs.replayed, contextlib.nullcontext
-    )
+    undo = cudagraphs._patch_trees(module, graphs.recorded, graphs.replayed, contextlib.nullcontext)
     manager = module.CUDAGraphTreeManager()
     small, large = Function(0), Function(1)
     assert manager.record_function([1], small) == "outputs"
@@ -97,7 +95,7 @@ def test_recordings_replays_and_recordings_again() -> None:
 def test_failures_of_ours_never_reach_the_program() -> None:
     module, failures = trees(), Failures()
     graphs = CudaGraphs(failures)
-    torch_compat._patch_trees(
+    cudagraphs._patch_trees(
         module, graphs.recorded, graphs.replayed, lambda: failures.guard("CUDA graphs")
     )
     manager = module.CUDAGraphTreeManager()
@@ -114,7 +112,7 @@ def test_skips_come_from_torchs_own_log() -> None:
     from torch._inductor import cudagraph_utils
 
     graphs = CudaGraphs(Failures())
-    undo = torch_compat.patch_cudagraphs(
+    undo = cudagraphs.patch_cudagraphs(
         graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
     )
     cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to cpu device (x)")

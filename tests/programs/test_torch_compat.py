@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import dynamo, fx, inductor
 
 
 def test_the_backend_look_up_can_be_patched() -> None:
@@ -12,7 +12,7 @@ def test_the_backend_look_up_can_be_patched() -> None:
 
     before = eval_frame.get_compiler_fn
     asked: list[Any] = []
-    undo = torch_compat.patch_backend_lookup(lambda backend: asked.append(backend) or backend)
+    undo = dynamo.patch_backend_lookup(lambda backend: asked.append(backend) or backend)
     try:
         torch.compile(lambda x: x, backend="eager")
         assert [type(backend) for backend in asked] == [torch._TorchCompileWrapper]
@@ -28,7 +28,7 @@ def test_post_compile_can_be_patched() -> None:
 
     before = CompiledFxGraph.post_compile
     loaded: list[Any] = []
-    undo = torch_compat.patch_post_compile(loaded.append)
+    undo = inductor.patch_post_compile(loaded.append)
     try:
         torch._dynamo.reset()
         torch.compile(lambda x: x * 7 + 1)(torch.ones(3))
@@ -36,12 +36,12 @@ def test_post_compile_can_be_patched() -> None:
         undo()
     assert CompiledFxGraph.post_compile is before
     (graph,) = loaded
-    assert torch_compat.is_output_code(graph)
-    assert not torch_compat.is_backward_code(graph)
+    assert inductor.is_output_code(graph)
+    assert not inductor.is_backward_code(graph)
     assert callable(graph.current_callable)
-    key = torch_compat.fx_graph_key(graph)
+    key = inductor.fx_graph_key(graph)
     assert key is not None and key.startswith("f") and key.isalnum()
-    with open(torch_compat.code_path(graph)) as file:
+    with open(inductor.code_path(graph)) as file:
         assert file.read() == graph.source_code
 
 
@@ -49,24 +49,24 @@ def test_the_compile_context() -> None:
     seen: list[Any] = []
 
     def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
-        compile_id = torch_compat.current_compile_id()
-        seen.append((str(compile_id), torch_compat.is_compiled_autograd(compile_id)))
-        seen.append(torch_compat.subgraph_reason(gm))
-        seen.append([torch_compat.is_fake(value) for value in inputs])
+        compile_id = dynamo.current_compile_id()
+        seen.append((str(compile_id), dynamo.is_compiled_autograd(compile_id)))
+        seen.append(dynamo.subgraph_reason(gm))
+        seen.append([fx.is_fake(value) for value in inputs])
         return gm
 
     torch._dynamo.reset()
     torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
     assert seen[0] == ("0/0", False)
     assert seen[1].user_stack and not seen[1].graph_break and seen[1].reason
-    assert torch_compat.current_compile_id() is None
+    assert dynamo.current_compile_id() is None
 
 
 def test_how_often_a_compilation_started_over() -> None:
     attempts: list[int] = []
 
     def backend(gm: torch.fx.GraphModule, inputs: Any) -> Any:
-        attempts.append(torch_compat.current_attempt())
+        attempts.append(dynamo.current_attempt())
         return gm
 
     def function(x: torch.Tensor) -> torch.Tensor:
@@ -77,7 +77,7 @@ def test_how_often_a_compilation_started_over() -> None:
     torch._dynamo.reset()
     torch.compile(function, backend=backend)(torch.ones(2))
     assert attempts == [1, 0]
-    assert torch_compat.current_attempt() == 0
+    assert dynamo.current_attempt() == 0
 
 
 def test_a_kernels_definition_can_be_watched() -> None:
@@ -86,9 +86,9 @@ def test_a_kernels_definition_can_be_watched() -> None:
 
     before = CppScheduling.define_kernel
     defined: list[tuple[str, list[Any], Any]] = []
-    undo = torch_compat.patch_kernel_definition(
+    undo = inductor.patch_kernel_definition(
         lambda name, nodes, kernel: defined.append(
-            (name, list(torch_compat.kernel_origins(nodes)), kernel)
+            (name, list(inductor.kernel_origins(nodes)), kernel)
         )
     )
     try:

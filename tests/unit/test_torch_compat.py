@@ -11,7 +11,16 @@ from typing import Any
 import pytest
 import torch
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import (
+    cudagraphs,
+    dynamo,
+    hooks,
+    inductor,
+    inductor_metrics,
+    machine,
+    profilers,
+    trace_log,
+)
 
 
 def test_the_backend_registry() -> None:
@@ -19,14 +28,14 @@ def test_the_backend_registry() -> None:
 
     import instrumented_backend  # noqa: F401
 
-    assert torch_compat.BACKEND_NAME in registry._BACKENDS
+    assert hooks.BACKEND_NAME in registry._BACKENDS
 
 
 def test_compile_fx_keywords() -> None:
     from torch._inductor.compile_fx import compile_fx
 
     parameters = inspect.signature(compile_fx).parameters
-    assert set(torch_compat.compile_fx_keywords("name")) <= set(parameters)
+    assert set(inductor.compile_fx_keywords("name")) <= set(parameters)
     assert {"inner_compile", "config_patches"} <= set(parameters)
 
 
@@ -45,29 +54,29 @@ def test_compiled_functions_come_under_one_guard() -> None:
         wrapped.append(compiled)
         return lambda x: compiled(x)
 
-    result = torch_compat.wrap_compiled(guarded, wrap)
+    result = dynamo.wrap_compiled(guarded, wrap)
     assert wrapped == [inner]
     assert result._torchdynamo_disable_msg == "because"
-    assert torch_compat.wrap_compiled(inner, wrap)(3) == 3 and wrapped == [inner, inner]
+    assert dynamo.wrap_compiled(inner, wrap)(3) == 3 and wrapped == [inner, inner]
 
 
 def test_counters_and_metrics() -> None:
-    assert "generated_kernel_count" in torch_compat.metric_fields()
-    assert set(torch_compat.metric_values()) == set(torch_compat.metric_fields())
-    assert isinstance(torch_compat.dynamo_counters(), dict)
+    assert "generated_kernel_count" in inductor_metrics.metric_fields()
+    assert set(inductor_metrics.metric_values()) == set(inductor_metrics.metric_fields())
+    assert isinstance(dynamo.dynamo_counters(), dict)
 
 
 def test_metric_tables_can_be_patched() -> None:
     from torch._inductor import metrics
     from torch._inductor.codegen import halide, triton
 
-    assert torch_compat.inductor_metrics() is metrics
+    assert inductor_metrics.inductor_metrics() is metrics
     before, log = dict(metrics.REGISTERED_METRIC_TABLES), metrics.log_kernel_metadata
-    assert torch_compat.registered_metric_tables() == tuple(before)
+    assert inductor_metrics.registered_metric_tables() == tuple(before)
     # Who logs kernels, and by which name: the module's, or one of its own.
     assert triton.metrics is metrics and halide.log_kernel_metadata is log
     logged: list[str] = []
-    undo = torch_compat.patch_metric_tables(
+    undo = inductor_metrics.patch_metric_tables(
         lambda table: f"our {table.table_name}", lambda name, path, code: logged.append(name)
     )
     try:
@@ -86,7 +95,7 @@ def test_the_multi_kernel_row_can_be_patched() -> None:
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     before = MultiKernelCall._metrics_table_row
-    undo = torch_compat.patch_multi_kernel_row(lambda call, timings: {"timings": timings})
+    undo = inductor_metrics.patch_multi_kernel_row(lambda call, timings: {"timings": timings})
     try:
         call = MultiKernelCall.__new__(MultiKernelCall)
         assert call._metrics_table_row([1.0]) == {"timings": [1.0]}
@@ -107,7 +116,7 @@ def test_remote_compilations_can_be_patched(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(
         base, "serialize_compile", lambda self, gm: (gm, config.enabled_metric_tables)
     )
-    undo = torch_compat.patch_remote_compile()
+    undo = inductor_metrics.patch_remote_compile()
     try:
         with config.patch(enabled_metric_tables="graph_stats"):
             assert remote.serialize_compile(None, "gm") == ("gm", "")
@@ -120,26 +129,26 @@ def test_remote_compilations_can_be_patched(monkeypatch: pytest.MonkeyPatch) -> 
 def test_which_metric_tables_are_asked_for() -> None:
     from torch._inductor import config
 
-    assert torch_compat.metric_tables_asked({}) == config.enabled_metric_tables == ""
-    assert torch_compat.metric_tables_asked({"enabled_metric_tables": "a"}) == "a"
+    assert inductor_metrics.metric_tables_asked({}) == config.enabled_metric_tables == ""
+    assert inductor_metrics.metric_tables_asked({"enabled_metric_tables": "a"}) == "a"
     with config.patch(enabled_metric_tables="graph_stats"):
-        assert torch_compat.metric_tables_asked({}) == "graph_stats"
+        assert inductor_metrics.metric_tables_asked({}) == "graph_stats"
 
 
 def test_the_benchmark_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["bench.py"])
-    assert torch_compat.benchmark_name() is None
+    assert inductor_metrics.benchmark_name() is None
     monkeypatch.setattr(sys, "argv", ["bench.py", "--only=resnet18"])
-    assert torch_compat.benchmark_name() == "resnet18"
+    assert inductor_metrics.benchmark_name() == "resnet18"
 
 
 def test_graph_ids_of_the_scheduler() -> None:
-    first = torch_compat.next_scheduler_graph_id()
-    assert torch_compat.next_scheduler_graph_id() == first + 1
+    first = inductor_metrics.next_scheduler_graph_id()
+    assert inductor_metrics.next_scheduler_graph_id() == first + 1
 
 
 def test_inductors_cache_folder(inductor_cache: Any) -> None:
-    assert torch_compat.cache_folder() == str(inductor_cache)
+    assert inductor.cache_folder() == str(inductor_cache)
 
 
 def test_the_trace_log_is_selective() -> None:
@@ -154,13 +163,13 @@ def test_the_trace_log_is_selective() -> None:
         def emit(self, record: logging.LogRecord) -> None:
             self.kept += [key for key in record.metadata if key in ("wanted", "artifact", "other")]
 
-    logger = logging.getLogger(torch_compat.TRACE_LOGGER)
+    logger = logging.getLogger(trace_log.TRACE_LOGGER)
     before = logger.handlers
     logger.handlers = []
     handler = Keep()
     rendered: list[str] = []
     marks: list[dict[str, Any]] = []
-    undo = torch_compat.listen_to_trace_log(
+    undo = trace_log.listen_to_trace_log(
         handler, frozenset({"wanted"}), frozenset({"this"}), marks.append
     )
     try:
@@ -197,10 +206,10 @@ def test_the_call_that_is_recompiled_can_be_found() -> None:
 
     reasons = guards.get_and_maybe_log_recompilation_reasons
     assert "frame" in inspect.signature(reasons).parameters
-    assert torch_compat.recompiled_frame() is None
+    assert dynamo.recompiled_frame() is None
 
     def get_and_maybe_log_recompilation_reasons(frame: Any) -> Any:
-        return torch_compat.recompiled_frame()
+        return dynamo.recompiled_frame()
 
     here = sys._getframe()
     assert get_and_maybe_log_recompilation_reasons(here) is here
@@ -211,8 +220,8 @@ def test_the_compilation_under_way_can_be_found() -> None:
 
     names = inspect.signature(convert_frame._compile).parameters
     assert {"code", "compiler_fn", "one_graph"} <= set(names)
-    assert torch_compat.compilation_under_way() == torch_compat.CompilationUnderWay()
-    scope: dict[str, Any] = {"find": torch_compat.compilation_under_way}
+    assert dynamo.compilation_under_way() == dynamo.CompilationUnderWay()
+    scope: dict[str, Any] = {"find": dynamo.compilation_under_way}
     source = "def _compile(code, compiler_fn, one_graph): return find()"
     exec(compile(source, "/torch/_dynamo/convert_frame.py", "exec"), scope)
     others = {
@@ -226,16 +235,16 @@ def test_the_compilation_under_way_can_be_found() -> None:
     }
     assert all(found.raises for found in others.values())
     assert {name for name, found in others.items() if found.others} == {"inductor", "eager"}
-    assert not torch_compat.suppresses_errors()
+    assert not dynamo.suppresses_errors()
 
 
 def test_global_state() -> None:
     with torch.no_grad(), torch.autocast("cpu"):
-        assert torch_compat.global_state("grad_mode") == "False"
-        assert torch_compat.global_state("autocast(cpu)_enabled") == "True"
-    assert torch_compat.global_state("num_threads") == str(torch.get_num_threads())
-    assert torch_compat.global_state("deterministic_algorithms") == "False"
-    assert torch_compat.global_state("something of a later torch") is None
+        assert dynamo.global_state("grad_mode") == "False"
+        assert dynamo.global_state("autocast(cpu)_enabled") == "True"
+    assert dynamo.global_state("num_threads") == str(torch.get_num_threads())
+    assert dynamo.global_state("deterministic_algorithms") == "False"
+    assert dynamo.global_state("something of a later torch") is None
 
 
 def test_trees_of_cuda_graphs_can_be_patched() -> None:
@@ -253,7 +262,7 @@ def test_trees_of_cuda_graphs_can_be_patched() -> None:
     assert cudagraph_trees.CompilationMode.BACKWARD
     assert [field.name for field in dataclasses.fields(cudagraph_trees.FunctionID)] == ["id"]
     skips = logging.NullHandler()
-    undo = torch_compat.patch_cudagraphs(
+    undo = cudagraphs.patch_cudagraphs(
         lambda *_: None, lambda _: None, skips, contextlib.nullcontext
     )
     assert (
@@ -262,63 +271,63 @@ def test_trees_of_cuda_graphs_can_be_patched() -> None:
     undo()
     assert (manager.record_function, manager.execute_node) == (record, execute)
     assert skips not in cudagraph_utils.cudagraphs_log.handlers
-    assert torch_compat.cudagraph_pool_bytes() is None or torch.cuda.is_available()
+    assert cudagraphs.cudagraph_pool_bytes() is None or torch.cuda.is_available()
     assert "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters
 
 
 def test_the_profiler_gate() -> None:
-    profiler = torch_compat.profiler_state()
+    profiler = profilers.profiler_state()
     assert profiler._is_profiler_enabled is False
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
         assert profiler._is_profiler_enabled is True
-        with torch_compat.record_function_fast()("a region"):
+        with profilers.record_function_fast()("a region"):
             torch.ones(1)
     assert "a region" in [event.name for event in prof.events()]
 
 
 def test_profilers_are_noticed_as_they_come_and_go() -> None:
     seen: list[bool] = []
-    original = torch_compat.profiler_state()._set_is_profiler_enabled
-    undo = torch_compat.watch_profiler_state(seen.append)
+    original = profilers.profiler_state()._set_is_profiler_enabled
+    undo = profilers.watch_profiler_state(seen.append)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         assert seen == [False, True]
     with torch.autograd.profiler.profile():
         assert seen == [False, True, False, True]
     assert seen[-1] is False
     undo()
-    assert torch_compat.profiler_state()._set_is_profiler_enabled is original
+    assert profilers.profiler_state()._set_is_profiler_enabled is original
 
 
 def test_after_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "imported_later.py").write_text("value = 1")
     monkeypatch.syspath_prepend(str(tmp_path))
     seen: list[types.ModuleType] = []
-    torch_compat.after_import("imported_later", seen.append)
+    hooks.after_import("imported_later", seen.append)
     assert seen == []
     finders = len(sys.meta_path)
     import imported_later  # type: ignore[import-not-found]
 
     assert seen == [imported_later]
     assert len(sys.meta_path) == finders - 1
-    assert type(imported_later.__loader__).__module__ != torch_compat.__name__
+    assert type(imported_later.__loader__).__module__ != hooks.__name__
     assert imported_later.__spec__.loader is imported_later.__loader__
-    torch_compat.after_import("imported_later", seen.append)
+    hooks.after_import("imported_later", seen.append)
     assert seen == [imported_later] * 2
 
 
 def test_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RANK", raising=False)
-    assert torch_compat.rank() == 0
+    assert machine.rank() == 0
     monkeypatch.setenv("RANK", "3")
-    assert torch_compat.rank() == 3
+    assert machine.rank() == 3
     monkeypatch.setenv("RANK", "²")
-    assert torch_compat.rank() == 0
+    assert machine.rank() == 0
 
 
 def test_generated_modules_of_the_process() -> None:
     from torch._inductor.codecache import PyCodeCache
 
-    assert torch_compat.generated_modules() == PyCodeCache.modules
+    assert inductor.generated_modules() == PyCodeCache.modules
 
 
 def test_autotuners_without_a_cache() -> None:
@@ -328,7 +337,7 @@ def test_autotuners_without_a_cache() -> None:
     # Where the name that is patched is looked up.
     assert triton_heuristics.AutotuneCache is cache
     before = cache.__dict__["create"]
-    undo = torch_compat.patch_autotune_cache()
+    undo = inductor.patch_autotune_cache()
     try:
         assert cache.create({"autotune_local_cache": True}, "/tmp/kernel.py", "hash") is None
     finally:
@@ -342,6 +351,6 @@ def test_inductors_own_bytes_of_a_kernel() -> None:
 
     assert callable(SIMDKernel.estimate_kernel_num_bytes)
     part = types.SimpleNamespace(estimate_kernel_num_bytes=lambda: 12.0)
-    assert torch_compat.kernel_bytes(part) == 12
-    assert torch_compat.kernel_bytes(types.SimpleNamespace(sub_kernels=[part, part])) == 24
-    assert torch_compat.kernel_bytes(types.SimpleNamespace()) is None
+    assert inductor.kernel_bytes(part) == 12
+    assert inductor.kernel_bytes(types.SimpleNamespace(sub_kernels=[part, part])) == 24
+    assert inductor.kernel_bytes(types.SimpleNamespace()) is None
