@@ -34,7 +34,7 @@ __all__ = [
     "reset",
 ]
 
-_inductor = inductor_metrics.inductor_metrics()
+_inductor = inductor_metrics.module()
 
 CachedMetricsDeltas = _inductor.CachedMetricsDeltas
 CachedMetricsHelper = _inductor.CachedMetricsHelper

@@ -39,7 +39,7 @@ Place = tuple[str | None, str | None, int | None]  # a function: name, file, fir
 
 
 class CompileLog(logging.Handler):
-    """A handler on the trace log that keeps records; attach with `listen_to_trace_log`."""
+    """A handler on the trace log that keeps records; attach with `trace_log.listen`."""
 
     def __init__(
         self, failures: Failures, backward_finished: Callable[[ObservedGraph], None]

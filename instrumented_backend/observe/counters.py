@@ -15,9 +15,9 @@ METRICS_GROUP = "inductor_metrics"
 def read_counters() -> Counts:
     """The helper's fields, and every counter of ``torch._dynamo.utils.counters``."""
     values: Counts = {
-        (METRICS_GROUP, name): value for name, value in inductor_metrics.metric_values().items()
+        (METRICS_GROUP, name): value for name, value in inductor_metrics.values().items()
     }
-    for group, members in list(dynamo.dynamo_counters().items()):
+    for group, members in list(dynamo.counters().items()):
         for name, value in list(members.items()):
             if isinstance(value, int):
                 values[group, str(name)] = value
@@ -125,4 +125,4 @@ def moved(counts: Counts) -> dict[str, dict[str, Any]]:
 
 def metrics(counts: Counts) -> dict[str, int]:
     """All the helper's fields, those that did not move as 0."""
-    return {name: counts.get((METRICS_GROUP, name), 0) for name in inductor_metrics.metric_fields()}
+    return {name: counts.get((METRICS_GROUP, name), 0) for name in inductor_metrics.fields()}

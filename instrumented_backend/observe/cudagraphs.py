@@ -51,7 +51,7 @@ class CudaGraphs(logging.Handler):
         self._skipped: Counter[str] = Counter()
 
     def install(self) -> None:
-        cudagraphs.patch_cudagraphs(
+        cudagraphs.watch(
             self.recorded, self.replayed, self, lambda: self._failures.guard("CUDA graphs")
         )
 
@@ -67,7 +67,7 @@ class CudaGraphs(logging.Handler):
     def recorded(
         self, compile_id: str, direction: str, function: int, mismatch: str | None, node: int
     ) -> None:
-        """A graph was recorded; the arguments are those of `cudagraphs.patch_cudagraphs`."""
+        """A graph was recorded; the arguments are those of `cudagraphs.watch`."""
         known = self._recorded.setdefault((compile_id, direction), _Recorded())
         if known.count:
             if function not in known.functions:
@@ -108,7 +108,7 @@ class CudaGraphs(logging.Handler):
             "replayed": sum(graph["replayed"] for graph in graphs),
             "re_recorded": dict(again),
             "skipped": dict(self._skipped),
-            "memory_bytes": cudagraphs.cudagraph_pool_bytes(),
+            "memory_bytes": cudagraphs.pool_bytes(),
             "graphs": graphs,
         }
 

@@ -69,7 +69,7 @@ class MetricTables:
 
     def install(self, options: Mapping[str, Any]) -> None:
         """Put our tables into Inductor's registry if a compilation with ``options`` uses any."""
-        if self._installed or not inductor_metrics.metric_tables_asked(options):
+        if self._installed or not inductor_metrics.tables_asked(options):
             return
         with self._installing:  # a second thread waits, for it would meet Inductor's own tables
             if not self._installed:
@@ -79,7 +79,7 @@ class MetricTables:
     def _patch(self) -> None:
         from instrumented_backend import metrics
 
-        inductor_metrics.patch_metric_tables(
+        inductor_metrics.patch_tables(
             lambda table: _InductorTable(
                 metrics.get_metric_table(table.table_name), self._failures, self._row_added
             ),

@@ -91,9 +91,7 @@ class Session:
     def start(self) -> None:
         """Attach the observers that need no Inductor; called once, when the backend is loaded."""
         with self.failures.guard("trace log"):
-            trace_log.listen_to_trace_log(
-                self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed
-            )
+            trace_log.listen(self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed)
         with self.failures.guard("graph calls"):
             self._calls.start()
             profilers.watch_profiler_state(self._calls.profiled)
@@ -185,7 +183,7 @@ class Session:
             self._metric_tables.install(config)
         with self.failures.guard("compile log"):
             self.compile_log.graph_opened(graph)
-            if not trace_log.revive_trace_log():
+            if not trace_log.revive():
                 self.failures.note(
                     "logging.disable is in force: compile times, breaks, recompiles are unknown"
                 )

@@ -13,7 +13,7 @@ from instrumented_backend.torch_compat.hooks import Undo, after_import
 _CUDAGRAPH_TREES = "torch._inductor.cudagraph_trees"
 
 
-def patch_cudagraphs(
+def watch(
     recorded: Callable[[str, str, int, str | None, int], None],
     replayed: Callable[[int], None],
     skips: logging.Handler,
@@ -94,7 +94,7 @@ def _mismatch(trees: Any, inputs: Any, function_id: Any) -> str | None:
     return str(status.name)
 
 
-def cudagraph_pool_bytes() -> int | None:
+def pool_bytes() -> int | None:
     """Device memory in the pools of CUDA graphs; None where there is no GPU in use."""
     import torch
 

@@ -82,7 +82,7 @@ def subgraph_reason(gm: "torch.fx.GraphModule") -> Any:
 def recompiled_frame() -> Any:
     """The call that Dynamo is recompiling for, while it reports why: ``f_code``, ``f_locals``...
 
-    Read from the caller's arguments, as above; None where they can't be found.
+    Read from the arguments of one of the callers; None where they can't be found.
     """
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -186,7 +186,7 @@ def suppresses_errors() -> bool:
     return bool(torch._dynamo.config.suppress_errors)
 
 
-def dynamo_counters() -> Mapping[str, Mapping[str, int]]:
+def counters() -> Mapping[str, Mapping[str, int]]:
     from torch._dynamo.utils import counters
 
     return counters

@@ -8,31 +8,31 @@ from typing import Any
 from instrumented_backend.torch_compat.hooks import Undo
 
 
-def inductor_metrics() -> Any:
+def module() -> Any:
     """The module whose functions ``instrumented_backend.metrics`` has under the same names."""
     return importlib.import_module("torch._inductor.metrics")
 
 
-def metric_fields() -> list[str]:
+def fields() -> list[str]:
     """The fields of ``CachedMetricsHelper``: Inductor's counters that its caches keep."""
     from torch._inductor.metrics import get_metric_fields
 
     return get_metric_fields()
 
 
-def metric_values() -> dict[str, int]:
+def values() -> dict[str, int]:
     from torch._inductor.metrics import CachedMetricsHelper
 
     return dict(CachedMetricsHelper().cached_metrics)
 
 
-def registered_metric_tables() -> tuple[str, ...]:
+def registered_tables() -> tuple[str, ...]:
     """The tables' names; none while nobody has imported Inductor's metrics."""
     metrics = sys.modules.get("torch._inductor.metrics")
     return () if metrics is None else tuple(metrics.REGISTERED_METRIC_TABLES)
 
 
-def metric_tables_asked(options: Mapping[str, Any]) -> str:
+def tables_asked(options: Mapping[str, Any]) -> str:
     """Which tables a compilation with these options writes: the comma list in Inductor's config.
 
     That is the environment variable, unless the program changed it.
@@ -49,7 +49,7 @@ def benchmark_name() -> str | None:
     return get_benchmark_name()
 
 
-def patch_metric_tables(
+def patch_tables(
     replace: Callable[[Any], Any], log_kernel_metadata: Callable[[str, str, str], None]
 ) -> Undo:
     """Let ``replace(table)`` stand in for each registered table, and log kernels in our way.
@@ -58,7 +58,7 @@ def patch_metric_tables(
     its ``log_kernel_metadata`` looks for size hints in a form that is no longer generated. Both
     end the user's compilation with an AssertionError (2.11 to 2.15).
     """
-    metrics = inductor_metrics()
+    metrics = module()
     # The one module that holds the function by itself and not as ``metrics.log_kernel_metadata``.
     halide: Any = importlib.import_module("torch._inductor.codegen.halide")
     tables = dict(metrics.REGISTERED_METRIC_TABLES)

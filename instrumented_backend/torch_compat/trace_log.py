@@ -50,7 +50,7 @@ class _SelectiveHandlers(list[logging.Handler]):
         return metadata.get("name") in self.artifacts
 
 
-def listen_to_trace_log(
+def listen(
     handler: logging.Handler,
     wanted: frozenset[str],
     artifacts: frozenset[str],
@@ -72,7 +72,7 @@ def listen_to_trace_log(
     return undo
 
 
-def revive_trace_log() -> bool:
+def revive() -> bool:
     """Undo ``disable_existing_loggers`` for the trace log; False if logging is off altogether.
 
     ``logging.config.dictConfig`` disables every logger that it doesn't name. The trace log never

@@ -25,7 +25,7 @@ class Node:
 
 
 def trees() -> Any:
-    """A module with what `patch_cudagraphs` needs of torch's, and a manager that records."""
+    """A module with what `watch` needs of torch's, and a manager that records."""
 
     class Manager:
         def __init__(self) -> None:
@@ -112,9 +112,7 @@ def test_skips_come_from_torchs_own_log() -> None:
     from torch._inductor import cudagraph_utils
 
     graphs = CudaGraphs(Failures())
-    undo = cudagraphs.patch_cudagraphs(
-        graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
-    )
+    undo = cudagraphs.watch(graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext)
     cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to cpu device (x)")
     cudagraph_utils.maybe_warning_due_to_dynamic_shape(dict.fromkeys(range(1000)), 1)
     undo()

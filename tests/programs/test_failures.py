@@ -27,7 +27,7 @@ PROGRAM = """
 
 COLD = "import torch._inductor.config; torch._inductor.config.force_disable_caches = True"
 INJECTIONS = {
-    "trace log": "trace_log.listen_to_trace_log = fail",
+    "trace log": "trace_log.listen = fail",
     "compile times": "phases.PhaseClock.mark = fail",
     "compile log": "compile_log.CompileLog._compilation = fail",
     # A backward is compiled lazily only where no cache holds it.
@@ -35,8 +35,8 @@ INJECTIONS = {
     "opening a graph": "compile_log.CompileLog.graph_opened = fail",
     "graph": "graphs.count_ops = fail",
     "devices": "fx.device_kind = fail",
-    "counters": "dynamo.dynamo_counters = fail",
-    "metrics": "inductor_metrics.metric_values = fail",
+    "counters": "dynamo.counters = fail",
+    "metrics": "inductor_metrics.values = fail",
     "post_compile": "inductor.patch_post_compile = fail",
     "backward region": "inductor.is_backward_code = fail",
     "generated code": "generated.kernel_names = fail",

@@ -322,7 +322,7 @@ def patched(
 ) -> Iterator[MetricTables]:
     """The tables in place in this process and in an empty folder; undone afterwards."""
     undos = []
-    for name in ("patch_metric_tables", "patch_multi_kernel_row", "patch_remote_compile"):
+    for name in ("patch_tables", "patch_multi_kernel_row", "patch_remote_compile"):
         patch = getattr(inductor_metrics, name)
         monkeypatch.setattr(
             inductor_metrics, name, lambda *args, patch=patch: undos.append(patch(*args))

@@ -25,14 +25,12 @@ def test_trees_of_cuda_graphs_can_be_patched() -> None:
     assert cudagraph_trees.CompilationMode.BACKWARD
     assert [field.name for field in dataclasses.fields(cudagraph_trees.FunctionID)] == ["id"]
     skips = logging.NullHandler()
-    undo = cudagraphs.patch_cudagraphs(
-        lambda *_: None, lambda _: None, skips, contextlib.nullcontext
-    )
+    undo = cudagraphs.watch(lambda *_: None, lambda _: None, skips, contextlib.nullcontext)
     assert (
         manager.record_function is not record and skips in cudagraph_utils.cudagraphs_log.handlers
     )
     undo()
     assert (manager.record_function, manager.execute_node) == (record, execute)
     assert skips not in cudagraph_utils.cudagraphs_log.handlers
-    assert cudagraphs.cudagraph_pool_bytes() is None or torch.cuda.is_available()
+    assert cudagraphs.pool_bytes() is None or torch.cuda.is_available()
     assert "include_traces" in inspect.signature(torch.cuda.memory_snapshot).parameters

@@ -9,22 +9,22 @@ from instrumented_backend.torch_compat import dynamo, inductor_metrics
 
 
 def test_counters_and_metrics() -> None:
-    assert "generated_kernel_count" in inductor_metrics.metric_fields()
-    assert set(inductor_metrics.metric_values()) == set(inductor_metrics.metric_fields())
-    assert isinstance(dynamo.dynamo_counters(), dict)
+    assert "generated_kernel_count" in inductor_metrics.fields()
+    assert set(inductor_metrics.values()) == set(inductor_metrics.fields())
+    assert isinstance(dynamo.counters(), dict)
 
 
 def test_metric_tables_can_be_patched() -> None:
     from torch._inductor import metrics
     from torch._inductor.codegen import halide, triton
 
-    assert inductor_metrics.inductor_metrics() is metrics
+    assert inductor_metrics.module() is metrics
     before, log = dict(metrics.REGISTERED_METRIC_TABLES), metrics.log_kernel_metadata
-    assert inductor_metrics.registered_metric_tables() == tuple(before)
+    assert inductor_metrics.registered_tables() == tuple(before)
     # Who logs kernels, and by which name: the module's, or one of its own.
     assert triton.metrics is metrics and halide.log_kernel_metadata is log
     logged: list[str] = []
-    undo = inductor_metrics.patch_metric_tables(
+    undo = inductor_metrics.patch_tables(
         lambda table: f"our {table.table_name}", lambda name, path, code: logged.append(name)
     )
     try:
@@ -77,10 +77,10 @@ def test_remote_compilations_can_be_patched(monkeypatch: pytest.MonkeyPatch) -> 
 def test_which_metric_tables_are_asked_for() -> None:
     from torch._inductor import config
 
-    assert inductor_metrics.metric_tables_asked({}) == config.enabled_metric_tables == ""
-    assert inductor_metrics.metric_tables_asked({"enabled_metric_tables": "a"}) == "a"
+    assert inductor_metrics.tables_asked({}) == config.enabled_metric_tables == ""
+    assert inductor_metrics.tables_asked({"enabled_metric_tables": "a"}) == "a"
     with config.patch(enabled_metric_tables="graph_stats"):
-        assert inductor_metrics.metric_tables_asked({}) == "graph_stats"
+        assert inductor_metrics.tables_asked({}) == "graph_stats"
 
 
 def test_the_benchmark_name(monkeypatch: pytest.MonkeyPatch) -> None:

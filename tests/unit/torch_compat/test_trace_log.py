@@ -24,9 +24,7 @@ def test_the_trace_log_is_selective() -> None:
     handler = Keep()
     rendered: list[str] = []
     marks: list[dict[str, Any]] = []
-    undo = trace_log.listen_to_trace_log(
-        handler, frozenset({"wanted"}), frozenset({"this"}), marks.append
-    )
+    undo = trace_log.listen(handler, frozenset({"wanted"}), frozenset({"this"}), marks.append)
     try:
         for event, name in (
             ("wanted", ""),

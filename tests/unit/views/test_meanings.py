@@ -10,9 +10,7 @@ from instrumented_backend.views.text import render
 
 def test_inductors_own_fields() -> None:
     missing = [
-        name
-        for name in inductor_metrics.metric_fields()
-        if meaning("inductor_metrics", name) is None
+        name for name in inductor_metrics.fields() if meaning("inductor_metrics", name) is None
     ]
     assert missing == []
 
