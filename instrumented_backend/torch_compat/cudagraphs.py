@@ -8,7 +8,12 @@ from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import Any
 
-from instrumented_backend.torch_compat.hooks import Undo, after_import
+from instrumented_backend.torch_compat.hooks import (
+    Undo,
+    after_import,
+    replace_attribute,
+    together,
+)
 
 _CUDAGRAPH_TREES = "torch._inductor.cudagraph_trees"
 
@@ -39,12 +44,7 @@ def watch(
             undos.append(_patch_trees(module, recorded, replayed, guard))
 
     after_import(_CUDAGRAPH_TREES, patch)
-
-    def undo() -> None:
-        for one in undos:
-            one()
-
-    return undo
+    return together(undos)
 
 
 def _patch_trees(
@@ -75,12 +75,12 @@ def _patch_trees(
         replayed(id(node))
         return execute(self, node, new_inputs)
 
-    manager.record_function, manager.execute_node = record_function, execute_node
-
-    def undo() -> None:
-        manager.record_function, manager.execute_node = record, execute
-
-    return undo
+    return together(
+        [
+            replace_attribute(manager, "record_function", record_function),
+            replace_attribute(manager, "execute_node", execute_node),
+        ]
+    )
 
 
 def _mismatch(trees: Any, inputs: Any, function_id: Any) -> str | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo
+from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_attribute
 
 if TYPE_CHECKING:
     import torch
@@ -28,12 +28,7 @@ def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
     def get_compiler_fn(compiler_fn: Any) -> Any:
         return original(convert(compiler_fn))
 
-    eval_frame.get_compiler_fn = get_compiler_fn
-
-    def undo() -> None:
-        eval_frame.get_compiler_fn = original
-
-    return undo
+    return replace_attribute(eval_frame, "get_compiler_fn", get_compiler_fn)
 
 
 def wrap_compiled(
@@ -171,12 +166,7 @@ def patch_compile_callbacks(compiling: Callable[[], AbstractContextManager[None]
         with compiling(), original(self, *args, **kwargs):
             yield
 
-    CompilationCallbackHandler.install_callbacks = install_callbacks  # type: ignore[method-assign]
-
-    def undo() -> None:
-        CompilationCallbackHandler.install_callbacks = original  # type: ignore[method-assign]
-
-    return undo
+    return replace_attribute(CompilationCallbackHandler, "install_callbacks", install_callbacks)
 
 
 def suppresses_errors() -> bool:

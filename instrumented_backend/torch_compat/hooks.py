@@ -13,6 +13,31 @@ BACKEND_NAME = "instrumented"
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 _REGISTRY = "torch._dynamo.backends.registry"
 Undo = Callable[[], None]
+_ABSENT = object()
+
+
+def replace_attribute(owner: Any, name: str, value: Any) -> Undo:
+    """Let ``owner.name`` be ``value``, for a class or a module, until it is undone."""
+    own = vars(owner).get(name, _ABSENT)  # a static method as such; not what a base class has
+    setattr(owner, name, value)
+
+    def undo() -> None:
+        if own is _ABSENT:
+            delattr(owner, name)
+        else:
+            setattr(owner, name, own)
+
+    return undo
+
+
+def together(undos: list[Undo]) -> Undo:
+    """Undo all that are in the list by then."""
+
+    def undo() -> None:
+        for one in undos:
+            one()
+
+    return undo
 
 
 class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):

@@ -9,7 +9,12 @@ from types import ModuleType
 from typing import Any
 
 from instrumented_backend.torch_compat.fx import is_higher_order
-from instrumented_backend.torch_compat.hooks import Undo, after_import
+from instrumented_backend.torch_compat.hooks import (
+    Undo,
+    after_import,
+    replace_attribute,
+    together,
+)
 
 
 def compile_fx_keywords(name: str | None) -> dict[str, Any]:
@@ -36,12 +41,7 @@ def patch_post_compile(loaded: Callable[[Any], None]) -> Undo:
         original(self, *args, **kwargs)
         loaded(self)
 
-    CompiledFxGraph.post_compile = post_compile  # type: ignore[method-assign]
-
-    def undo() -> None:
-        CompiledFxGraph.post_compile = original  # type: ignore[method-assign]
-
-    return undo
+    return replace_attribute(CompiledFxGraph, "post_compile", post_compile)
 
 
 def is_output_code(compiled: Any) -> bool:
@@ -82,12 +82,7 @@ def patch_kernel_definition(defined: Callable[[str, Any, Any], None]) -> Undo:
 
     for module_name, class_name in _SCHEDULINGS.items():
         after_import(module_name, functools.partial(patch, class_name))
-
-    def undo() -> None:
-        for one in undos:
-            one()
-
-    return undo
+    return together(undos)
 
 
 def _patch_scheduling(scheduling: Any, defined: Callable[[str, Any, Any], None]) -> Undo:
@@ -100,12 +95,7 @@ def _patch_scheduling(scheduling: Any, defined: Callable[[str, Any, Any], None])
         defined(name, nodes, kernel if scheduling.__name__ == "TritonScheduling" else None)
         return name
 
-    scheduling.define_kernel = define_kernel
-
-    def undo() -> None:
-        scheduling.define_kernel = original
-
-    return undo
+    return replace_attribute(scheduling, "define_kernel", define_kernel)
 
 
 def kernel_bytes(kernel: Any) -> int | None:
@@ -177,10 +167,4 @@ def patch_autotune_cache() -> Undo:
     """
     from torch._inductor.runtime.autotune_cache import AutotuneCache
 
-    original = AutotuneCache.__dict__["create"]
-    AutotuneCache.create = staticmethod(lambda *args, **kwargs: None)  # type: ignore[method-assign]
-
-    def undo() -> None:
-        AutotuneCache.create = original  # type: ignore[method-assign]
-
-    return undo
+    return replace_attribute(AutotuneCache, "create", staticmethod(lambda *args, **kwargs: None))

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from instrumented_backend.torch_compat.hooks import Undo
+from instrumented_backend.torch_compat.hooks import Undo, replace_attribute, together
 
 
 def module() -> Any:
@@ -61,17 +61,16 @@ def patch_tables(
     metrics = module()
     # The one module that holds the function by itself and not as ``metrics.log_kernel_metadata``.
     halide: Any = importlib.import_module("torch._inductor.codegen.halide")
-    tables = dict(metrics.REGISTERED_METRIC_TABLES)
-    original = metrics.log_kernel_metadata
-    for name, table in tables.items():
-        metrics.REGISTERED_METRIC_TABLES[name] = replace(table)
-    metrics.log_kernel_metadata = halide.log_kernel_metadata = log_kernel_metadata
-
-    def undo() -> None:
-        metrics.REGISTERED_METRIC_TABLES.update(tables)
-        metrics.log_kernel_metadata = halide.log_kernel_metadata = original
-
-    return undo
+    registered = metrics.REGISTERED_METRIC_TABLES
+    tables = dict(registered)
+    registered.update({name: replace(table) for name, table in tables.items()})
+    return together(
+        [
+            lambda: registered.update(tables),
+            replace_attribute(metrics, "log_kernel_metadata", log_kernel_metadata),
+            replace_attribute(halide, "log_kernel_metadata", log_kernel_metadata),
+        ]
+    )
 
 
 def patch_multi_kernel_row(row: Callable[[Any, list[float]], dict[str, Any]]) -> Undo:
@@ -82,13 +81,7 @@ def patch_multi_kernel_row(row: Callable[[Any, list[float]], dict[str, Any]]) ->
     """
     from torch._inductor.codegen.multi_kernel import MultiKernelCall
 
-    original = MultiKernelCall._metrics_table_row
-    MultiKernelCall._metrics_table_row = row  # type: ignore[method-assign]
-
-    def undo() -> None:
-        MultiKernelCall._metrics_table_row = original  # type: ignore[method-assign]
-
-    return undo
+    return replace_attribute(MultiKernelCall, "_metrics_table_row", row)
 
 
 def patch_remote_compile() -> Undo:
@@ -106,12 +99,7 @@ def patch_remote_compile() -> Undo:
         with config.patch(enabled_metric_tables=""):
             return original(self, *args, **kwargs)
 
-    _OutOfProcessFxCompile.serialize_compile = serialize_compile  # type: ignore[method-assign]
-
-    def undo() -> None:
-        del _OutOfProcessFxCompile.serialize_compile  # its base class has the original
-
-    return undo
+    return replace_attribute(_OutOfProcessFxCompile, "serialize_compile", serialize_compile)
 
 
 def next_scheduler_graph_id() -> int:

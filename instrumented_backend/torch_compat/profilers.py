@@ -5,7 +5,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from instrumented_backend.torch_compat.hooks import Undo
+from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
 
 def profiler_state() -> ModuleType:
@@ -26,12 +26,8 @@ def watch_profiler_state(changed: Callable[[bool], None]) -> Undo:
         original(enable)
         changed(enable)
 
-    module._set_is_profiler_enabled = note
+    undo = replace_attribute(module, "_set_is_profiler_enabled", note)
     changed(module._is_profiler_enabled)
-
-    def undo() -> None:
-        module._set_is_profiler_enabled = original
-
     return undo
 
 

@@ -17,6 +17,30 @@ def test_the_backend_registry() -> None:
     assert hooks.BACKEND_NAME in registry._BACKENDS
 
 
+def test_an_attribute_can_be_replaced() -> None:
+    """One of the class's own comes back as it was, one of its base's is the base's again."""
+
+    class Base:
+        def inherited(self) -> str:
+            return "base"
+
+    class Derived(Base):
+        @staticmethod
+        def own() -> str:
+            return "own"
+
+    before = dict(vars(Derived))
+    undo = hooks.together(
+        [
+            hooks.replace_attribute(Derived, "own", staticmethod(lambda: "ours")),
+            hooks.replace_attribute(Derived, "inherited", lambda self: "ours"),
+        ]
+    )
+    assert Derived.own() == Derived().inherited() == "ours" and Base().inherited() == "base"
+    undo()
+    assert dict(vars(Derived)) == before
+
+
 def test_after_import(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     (tmp_path / "imported_later.py").write_text("value = 1")
     monkeypatch.syspath_prepend(str(tmp_path))
