@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._dynamo
 
 from instrumented_backend import settings
 from instrumented_backend.logs import configure_logging
@@ -32,7 +31,7 @@ _session = Session(
 )
 
 
-class InstrumentedInductor(torch._TorchCompileInductorWrapper):
+class InstrumentedInductor(dynamo.InductorWrapper):
     """What ``torch.compile`` builds for Inductor, with our name: same modes, options, checks."""
 
     compiler_name = hooks.BACKEND_NAME
@@ -74,9 +73,7 @@ def _compile(
     config: dict[str, Any],
     name: str | None,
 ) -> Callable[..., Any]:
-    from torch._inductor import compile_fx as entry
-
-    compile_fx: Callable[..., Any] = entry.compile_fx
+    compile_fx = inductor.compile_fx()
     keywords = inductor.compile_fx_keywords(name)
     graph = None
     if not _settings.disable:
@@ -102,7 +99,7 @@ def _compile(
 
 def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
     """Inductor's step for one post-AOT graph. A backward may come here long after the forward."""
-    from torch._inductor.compile_fx import compile_fx_inner
+    compile_fx_inner = inductor.compile_fx_inner()
 
     @functools.wraps(compile_fx_inner)
     def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
@@ -153,7 +150,7 @@ def _as_instrumented(backend: Any) -> Any:
 def _inductor_as_instrumented(backend: Any) -> Any:
     if backend == "inductor":
         return InstrumentedInductor(None, None, None)
-    if type(backend) is torch._TorchCompileInductorWrapper:
+    if type(backend) is dynamo.InductorWrapper:
         wrapper = InstrumentedInductor(None, None, backend.dynamic)
         wrapper.__dict__.update(backend.__dict__)
         return wrapper

@@ -111,11 +111,11 @@ def get_triton_kernel(mod: ModuleType) -> Any:
 
 def _triton_kernels(module: ModuleType) -> dict[str, Any]:
     """By name, each once: a module may have two names for one kernel."""
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    from instrumented_backend.torch_compat import inductor
 
     seen: dict[int, tuple[str, Any]] = {}
     for name, value in vars(module).items():
-        if isinstance(value, CachingAutotuner):
+        if inductor.is_triton_kernel(value):
             seen.setdefault(id(value), (name, value))
     return dict(seen.values())
 
@@ -370,7 +370,7 @@ def compiled_module_main(
     )
     parser.add_argument("-p", "--profile", action="store_true", help="profile the compiled module")
     options = parser.parse_args()
-    import torch._dynamo
+    import torch
 
     def main() -> None:
         if options.benchmark_kernels or options.benchmark_all_configs:
@@ -383,7 +383,7 @@ def compiled_module_main(
         else:
             print(f"{wall_time_ms:.3f} ms")
 
-    torch._dynamo.disable(main)()
+    torch.compiler.disable(main)()
 
 
 def _profile_module(

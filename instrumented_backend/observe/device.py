@@ -101,7 +101,7 @@ class DeviceMeter:
         """Watch for profilers of the program's own; once a process."""
         if not self._watching:
             self._watching = True
-            profilers.watch_profilers(self._starting, self._stopped)
+            profilers.watch_starts(self._starting, self._stopped)
 
     def reset(self) -> None:
         """Forget what was seen; if graphs run on a GPU, a window is due."""
@@ -139,7 +139,7 @@ class DeviceMeter:
         if not done:
             self._profile = None
             self._ended.set()
-            profilers.profiler_state()._set_is_profiler_enabled(False)  # it may be half started
+            profilers.note_none_runs()  # ours may be half started
             self._rest()
             self._pause(False)
 
@@ -182,7 +182,7 @@ class DeviceMeter:
         )
 
     def _open(self) -> None:
-        if self._programs_own or profilers.profiler_state()._is_profiler_enabled:
+        if self._programs_own or profilers.is_running():
             self._seen.gave_way += 1
             self._wait()
             return

@@ -127,8 +127,8 @@ class ObservedGraph:
         self, compiled: Callable[..., Any], counter: CallCounter, key: int, region: str
     ) -> Callable[..., Any]:
         """``compiled`` counted, in a region for the op meter and for a profiler that is running."""
-        meter, device, profiler = self._meter, self._device, profilers.profiler_state()
-        record_function = profilers.record_function_fast()
+        meter, device = self._meter, self._device
+        is_profiled, record_function = profilers.is_running, profilers.record_function_fast()
 
         def marked(*args: Any) -> Any:
             if not self.started:
@@ -143,7 +143,7 @@ class ObservedGraph:
             try:
                 if metered:
                     meter.enter(key)
-                if profiler._is_profiler_enabled:
+                if is_profiled():
                     with record_function(region):
                         return compiled(*args)
                 return compiled(*args)

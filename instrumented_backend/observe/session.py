@@ -94,7 +94,7 @@ class Session:
             trace_log.listen(self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed)
         with self.failures.guard("graph calls"):
             self._calls.start()
-            profilers.watch_profiler_state(self._calls.profiled)
+            profilers.watch_running(self._calls.profiled)
         with self.failures.guard("ops"):
             self.ops.start()
         if self._device is not None:

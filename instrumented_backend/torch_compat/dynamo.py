@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import CodeType
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import torch
 
 from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_attribute
 
-if TYPE_CHECKING:
-    import torch
+# What ``torch.compile`` makes of ``backend="inductor"`` before Dynamo sees it.
+InductorWrapper = torch._TorchCompileInductorWrapper
 
 
 def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
@@ -69,7 +71,7 @@ def is_compiled_autograd(compile_id: Any) -> bool:
     return compile_id is not None and compile_id.compiled_autograd_id is not None
 
 
-def subgraph_reason(gm: "torch.fx.GraphModule") -> Any:
+def subgraph_reason(gm: torch.fx.GraphModule) -> Any:
     """Why the graph ended: ``.reason``, ``.user_stack``, ``.graph_break``; None outside Dynamo."""
     return getattr(gm, "compile_subgraph_reason", None)
 
@@ -141,11 +143,9 @@ def _wrapped(scope: Mapping[str, Any]) -> tuple[str, str, int] | None:
 
 def _is_others(backend: Any) -> bool:
     """A function of the program's is not: it may call ours."""
-    import torch
-
     while hasattr(backend, "_torchdynamo_orig_backend"):
         backend = backend._torchdynamo_orig_backend
-    if isinstance(backend, torch._TorchCompileInductorWrapper):
+    if isinstance(backend, InductorWrapper):
         return str(backend.compiler_name) != BACKEND_NAME
     function = getattr(backend, "compiler_fn", backend)
     return str(getattr(function, "__module__", None)).startswith("torch.")
@@ -184,8 +184,6 @@ def counters() -> Mapping[str, Mapping[str, int]]:
 
 def global_state(name: str) -> str | None:
     """The present value of what Dynamo's guard calls ``name``: ``grad_mode``, ``num_threads``..."""
-    import torch
-
     if name == "grad_mode":
         return str(torch.is_grad_enabled())
     if name == "num_threads":

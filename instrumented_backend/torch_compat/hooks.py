@@ -80,6 +80,11 @@ def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
         sys.meta_path.insert(0, _AfterImport(name, action))
 
 
+def after_dynamo(action: Callable[[ModuleType], None]) -> None:
+    """Call ``action(torch._dynamo)`` now if Dynamo is there, else as soon as it is imported."""
+    after_import("torch._dynamo", action)
+
+
 def register_by_name() -> None:
     """Make ``backend="instrumented"`` known to Dynamo without importing Dynamo for it.
 

@@ -17,11 +17,23 @@ from instrumented_backend.torch_compat.hooks import (
 )
 
 
-def compile_fx_keywords(name: str | None) -> dict[str, Any]:
-    """What ``compile_fx`` takes beside the configuration (``compile_region_name``: from 2.12)."""
+def compile_fx() -> Callable[..., Any]:
+    """Inductor's backend function; imports Inductor, which takes a second."""
     from torch._inductor.compile_fx import compile_fx
 
-    if "compile_region_name" in inspect.signature(compile_fx).parameters:
+    return compile_fx
+
+
+def compile_fx_inner() -> Callable[..., Any]:
+    """Its step for one graph after AOTAutograd, forward or backward."""
+    from torch._inductor.compile_fx import compile_fx_inner
+
+    return compile_fx_inner
+
+
+def compile_fx_keywords(name: str | None) -> dict[str, Any]:
+    """What ``compile_fx`` takes beside the configuration (``compile_region_name``: from 2.12)."""
+    if "compile_region_name" in inspect.signature(compile_fx()).parameters:
         return {"compile_region_name": name}
     return {}
 
@@ -158,6 +170,20 @@ def generated_modules() -> list[ModuleType]:
     """The generated modules that this process has loaded, in order."""
     codecache = sys.modules.get("torch._inductor.codecache")
     return [] if codecache is None else list(codecache.PyCodeCache.modules)
+
+
+def is_triton_kernel(value: Any) -> bool:
+    """Is it what a generated module has for a Triton kernel: an autotuner of its configurations?"""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    return isinstance(value, CachingAutotuner)
+
+
+def patch_rand_strided(replacement: Callable[..., Any]) -> Undo:
+    """Let ``replacement`` make the random inputs of a generated module, which imports it late."""
+    import torch._dynamo.testing
+
+    return replace_attribute(torch._dynamo.testing, "rand_strided", replacement)
 
 
 def patch_autotune_cache() -> Undo:

@@ -2,48 +2,49 @@
 
 import functools
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
+
+from torch.autograd import profiler
 
 from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
 
-def profiler_state() -> ModuleType:
-    """The module whose ``_is_profiler_enabled`` says whether any profiler runs."""
-    import torch.autograd.profiler
-
-    return torch.autograd.profiler
+def is_running() -> bool:
+    """Does any profiler run, whoever started it?"""
+    return profiler._is_profiler_enabled
 
 
-def watch_profiler_state(changed: Callable[[bool], None]) -> Undo:
-    """Call ``changed`` with whether any profiler runs: now, and whenever torch notes it (2.11 to
-    2.15)."""
-    module: Any = profiler_state()
-    original = module._set_is_profiler_enabled
+def note_none_runs() -> None:
+    """For a profiler that failed while it started: torch takes it for a running one."""
+    profiler._set_is_profiler_enabled(False)
+
+
+def watch_running(changed: Callable[[bool], None]) -> Undo:
+    """Call ``changed`` with whether any profiler runs: now, and whenever torch notes it."""
+    original = profiler._set_is_profiler_enabled
 
     @functools.wraps(original)
     def note(enable: bool) -> None:
         original(enable)
         changed(enable)
 
-    undo = replace_attribute(module, "_set_is_profiler_enabled", note)
-    changed(module._is_profiler_enabled)
+    undo = replace_attribute(profiler, "_set_is_profiler_enabled", note)
+    changed(is_running())
     return undo
 
 
-def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -> None:
+def watch_starts(starting: Callable[[], None], stopped: Callable[[], None]) -> None:
     """Have the one called before a profiler of anybody's is prepared or starts, the other when it
-    has stopped; torch 2.11 to 2.15."""
-    module = profiler_state()
+    has stopped."""
 
     def before(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def call(*args: Any, **kwargs: Any) -> Any:
-            enabled = module._is_profiler_enabled
+            enabled = is_running()
             starting()
             if enabled and original.__name__ == "_enable_profiler":
                 # emit_nvtx sets it first, and a profiler that ended for it just now took it back.
-                module._set_is_profiler_enabled(True)
+                profiler._set_is_profiler_enabled(True)
             return original(*args, **kwargs)
 
         return call
@@ -63,7 +64,7 @@ def watch_profilers(starting: Callable[[], None], stopped: Callable[[], None]) -
         ("_enable_profiler", before),
         ("_disable_profiler", after),
     ):
-        setattr(module, name, wrap(getattr(module, name)))
+        setattr(profiler, name, wrap(getattr(profiler, name)))
 
 
 def device_profile() -> Any:
@@ -72,9 +73,7 @@ def device_profile() -> Any:
     A context manager with ``export_chrome_trace(path)``. It is what ``torch.profiler.profile`` is
     made of: that one warns, on the program's stderr, that it keeps one window's events only.
     """
-    from torch.autograd.profiler import profile
-
-    return profile(use_device="cuda", use_kineto=True)
+    return profiler.profile(use_device="cuda", use_kineto=True)
 
 
 def record_function_fast() -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import profiler
 from traces import annotation, kernel, launch, op, write
 
 from instrumented_backend.observe import device
@@ -197,7 +198,7 @@ def test_an_open_window_is_read_at_the_exit(windows: Windows) -> None:
 def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Profile):
         def __enter__(self) -> None:
-            profilers.profiler_state()._run_on_profiler_start()  # as torch's does first
+            profiler._run_on_profiler_start()  # as torch's does first
             raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
     monkeypatch.setattr(profilers, "device_profile", lambda: Failing(windows.happened))
@@ -205,7 +206,7 @@ def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) ->
     windows.rounds(SETTLING_ROUNDS + 5)
     assert windows.happened == ["pause", "resume"], "the op meter goes on"
     assert not windows.gate.active
-    assert not profilers.profiler_state()._is_profiler_enabled
+    assert not profiler._is_profiler_enabled
     [note] = windows.failures.notes
     assert note.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
@@ -331,34 +332,30 @@ def test_the_window_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
 
 def test_emit_nvtx_keeps_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sets torch's mark of a running profiler, and ends our window only then."""
-    module = profilers.profiler_state()
     for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
 
         def pretend(*args: object) -> None:
             """There is no NVTX without CUDA."""
 
         pretend.__name__ = name
-        monkeypatch.setattr(module, name, pretend)
-    profilers.watch_profilers(module._run_on_profiler_stop, lambda: None)
-    monkeypatch.setattr(module, "_is_profiler_enabled", False)
-    module._run_on_profiler_start()
-    module._enable_profiler()
-    assert module._is_profiler_enabled
-    module._run_on_profiler_stop()
-    module._prepare_profiler()
-    module._run_on_profiler_start()
-    module._prepare_profiler()
-    assert not module._is_profiler_enabled, "one that is prepared does not run yet"
+        monkeypatch.setattr(profiler, name, pretend)
+    profilers.watch_starts(profiler._run_on_profiler_stop, lambda: None)
+    monkeypatch.setattr(profiler, "_is_profiler_enabled", False)
+    profiler._run_on_profiler_start()
+    profiler._enable_profiler()
+    assert profiler._is_profiler_enabled
+    profiler._run_on_profiler_stop()
+    profiler._prepare_profiler()
+    profiler._run_on_profiler_start()
+    profiler._prepare_profiler()
+    assert not profiler._is_profiler_enabled, "one that is prepared does not run yet"
 
 
 def test_it_notices_torchs_own_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = profilers.profiler_state()
     for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
-        monkeypatch.setattr(module, name, getattr(module, name))
+        monkeypatch.setattr(profiler, name, getattr(profiler, name))
     happened: list[str] = []
-    profilers.watch_profilers(
-        lambda: happened.append("starting"), lambda: happened.append("stopped")
-    )
+    profilers.watch_starts(lambda: happened.append("starting"), lambda: happened.append("stopped"))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         torch.ones(2).add(1)
     assert happened == ["starting", "starting", "stopped"]

@@ -136,10 +136,10 @@ def test_a_fork_while_the_gate_changes() -> None:
 
 def test_a_profiler_that_runs(natively: bool) -> None:
     made = Call(natively, str)
-    undo = profilers.watch_profiler_state(made.calls.profiled)
+    undo = profilers.watch_running(made.calls.profiled)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         assert made.call(1) == "1"
-        undo_later = profilers.watch_profiler_state(made.calls.profiled)
+        undo_later = profilers.watch_running(made.calls.profiled)
         assert made.call(2) == "2"
     undo_later()
     undo()
