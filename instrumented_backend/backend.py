@@ -20,16 +20,6 @@ from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views.deliver import deliver
 
-_settings = settings.of_process()
-configure_logging(_settings.log)
-_session = Session(
-    lambda report: deliver(report, _settings),
-    _settings.ops,
-    _settings.print_missing,
-    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
-    device_time=_settings.device_time,
-)
-
 
 class InstrumentedInductor(dynamo.InductorWrapper):
     """What ``torch.compile`` builds for Inductor, with our name: same modes, options, checks."""
@@ -157,6 +147,16 @@ def _inductor_as_instrumented(backend: Any) -> Any:
     return backend
 
 
+# Last: the first of these to import Dynamo may have `adopt_inductor` called.
+_settings = settings.of_process()
+configure_logging(_settings.log)
+_session = Session(
+    lambda report: deliver(report, _settings),
+    _settings.ops,
+    _settings.print_missing,
+    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    device_time=_settings.device_time,
+)
 dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:
     _session.start()
