@@ -2,6 +2,11 @@
 
 from types import CodeType
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": ("torch.autograd.graph._engine_run_backward",),
+}
+
 
 def is_grad_enabled() -> bool:
     import torch

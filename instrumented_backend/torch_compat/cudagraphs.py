@@ -15,6 +15,22 @@ from instrumented_backend.torch_compat.hooks import (
     together,
 )
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._inductor.cudagraph_trees.CUDAGraphNode.check_invariants",
+        "torch._inductor.cudagraph_trees.CUDAGraphNode.children",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.compile_id",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.current_node",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.execute_node",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.mode",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.record_function",
+        "torch._inductor.cudagraph_trees.CUDAGraphTreeManager.roots",
+        "torch._inductor.cudagraph_trees.CompilationMode.BACKWARD",
+        "torch._inductor.cudagraph_utils.cudagraphs_log",
+    ),
+}
+
 _CUDAGRAPH_TREES = "torch._inductor.cudagraph_trees"
 
 

@@ -13,6 +13,28 @@ import torch
 
 from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_attribute
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._TorchCompileInductorWrapper",
+        "torch._dynamo.callback.CompilationCallbackHandler.install_callbacks",
+        "torch._dynamo.config.suppress_errors",
+        "torch._dynamo.convert_frame._compile(code)",
+        "torch._dynamo.convert_frame._compile(compiler_fn)",
+        "torch._dynamo.convert_frame._compile(one_graph)",
+        "torch._dynamo.disable",
+        "torch._dynamo.eval_frame.get_compiler_fn",
+        "torch._dynamo.eval_frame.innermost_fn",
+        "torch._dynamo.external_utils",
+        "torch._dynamo.guards.get_and_maybe_log_recompilation_reasons(frame)",
+        "torch._dynamo.utils.counters",
+        "torch._guards.CompileContext.attempt",
+        "torch._guards.CompileContext.current_compile_id",
+        "torch._guards.CompileContext.try_get",
+        "torch._guards.CompileId.compiled_autograd_id",
+    ),
+}
+
 # What ``torch.compile`` makes of ``backend="inductor"`` before Dynamo sees it.
 InductorWrapper = torch._TorchCompileInductorWrapper
 

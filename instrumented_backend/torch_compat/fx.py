@@ -6,6 +6,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch.Tensor._version",
+        "torch._C._functorch",
+        "torch._functorch.eager_transforms",
+        "torch._functorch.eager_transforms._autograd_grad",
+        "torch._functorch.predispatch",
+        "torch._ops.HigherOrderOperator",
+        "torch._ops.HigherOrderOperator._name",
+        "torch._ops.OpOverload",
+        "torch._ops.OpOverloadPacket",
+        "torch._subclasses.fake_tensor.FakeTensor",
+        "torch._subclasses.fake_tensor.FakeTensorMode",
+    ),
+}
+
 
 def graphs_in(gm: "torch.fx.GraphModule") -> Iterator["torch.fx.Graph"]:
     """The graph of ``gm`` and those nested in it, each once."""

@@ -9,6 +9,11 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": ("torch._dynamo.backends.registry._BACKENDS",),
+}
+
 BACKEND_NAME = "instrumented"
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
 _REGISTRY = "torch._dynamo.backends.registry"

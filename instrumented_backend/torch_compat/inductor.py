@@ -16,6 +16,31 @@ from instrumented_backend.torch_compat.hooks import (
     together,
 )
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._dynamo.testing.rand_strided",
+        "torch._inductor.codecache.PyCodeCache.modules",
+        "torch._inductor.codecache.get_path",
+        "torch._inductor.codegen.cpp.CppScheduling.define_kernel",
+        "torch._inductor.codegen.simd.SIMDKernel.estimate_kernel_num_bytes",
+        "torch._inductor.codegen.triton.TritonScheduling.define_kernel",
+        "torch._inductor.compile_fx.compile_fx",
+        "torch._inductor.compile_fx.compile_fx_inner",
+        "torch._inductor.output_code.CompiledFxGraph._fx_graph_cache_key",
+        "torch._inductor.output_code.CompiledFxGraph.cache_key",
+        "torch._inductor.output_code.CompiledFxGraph.fx_kwargs",
+        "torch._inductor.output_code.CompiledFxGraph.post_compile",
+        "torch._inductor.output_code.OutputCode",
+        "torch._inductor.runtime.autotune_cache.AutotuneCache.create",
+        "torch._inductor.runtime.cache_dir_utils.cache_dir",
+        "torch._inductor.runtime.triton_heuristics.CachingAutotuner",
+        "torch._ops.OpOverload",
+        "torch._ops.OpOverload._overloadpacket",
+    ),
+    "2.12 to 2.15": ("torch._inductor.compile_fx.compile_fx(compile_region_name)",),
+}
+
 
 def compile_fx() -> Callable[..., Any]:
     """Inductor's backend function; imports Inductor, which takes a second."""

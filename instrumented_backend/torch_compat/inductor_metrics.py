@@ -7,6 +7,22 @@ from typing import Any
 
 from instrumented_backend.torch_compat.hooks import Undo, replace_attribute, together
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._inductor.codegen.halide.log_kernel_metadata",
+        "torch._inductor.codegen.multi_kernel.MultiKernelCall._metrics_table_row",
+        "torch._inductor.compile_fx_ext._OutOfProcessFxCompile.serialize_compile",
+        "torch._inductor.config.enabled_metric_tables",
+        "torch._inductor.metrics.CachedMetricsHelper",
+        "torch._inductor.metrics.REGISTERED_METRIC_TABLES",
+        "torch._inductor.metrics.get_metric_fields",
+        "torch._inductor.metrics.log_kernel_metadata",
+        "torch._inductor.scheduler._post_grad_graph_counter",
+        "torch._inductor.utils.get_benchmark_name",
+    ),
+}
+
 
 def module() -> Any:
     """The module whose functions ``instrumented_backend.metrics`` has under the same names."""

@@ -8,6 +8,19 @@ from torch.autograd import profiler
 
 from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._C._profiler._RecordFunctionFast",
+        "torch.autograd.profiler._disable_profiler",
+        "torch.autograd.profiler._enable_profiler",
+        "torch.autograd.profiler._is_profiler_enabled",
+        "torch.autograd.profiler._prepare_profiler",
+        "torch.autograd.profiler._set_is_profiler_enabled",
+        "torch.autograd.profiler.profile",
+    ),
+}
+
 
 def is_running() -> bool:
     """Does any profiler run, whoever started it?"""

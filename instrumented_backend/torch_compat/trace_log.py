@@ -7,6 +7,15 @@ from typing import Any
 
 from instrumented_backend.torch_compat.hooks import Undo
 
+# Private names, by the versions of torch that have them.
+NAMES = {
+    "2.11 to 2.15": (
+        "torch._logging.trace_structured(metadata_fn)",
+        "torch._logging.trace_structured(name)",
+        "torch._logging.trace_structured(payload_fn)",
+    ),
+}
+
 TRACE_LOGGER = "torch.__trace"
 
 
