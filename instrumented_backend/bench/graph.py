@@ -9,6 +9,7 @@ import torch
 
 from instrumented_backend.bench import stand_ins
 from instrumented_backend.bench.arguments import in_range, input_bounds, names_in_order
+from instrumented_backend.bench.profile_report import profile_calls
 from instrumented_backend.bench.records import Timing
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.kernels.parse import GraphSource
@@ -56,8 +57,6 @@ def profile_graph(
     name: str, module: ModuleType, source: GraphSource, arguments: list[Any], device: str
 ) -> None:
     """Print the profile report of some calls; C++ kernels get spans of their own."""
-    from instrumented_backend.wrapper_benchmark import profile_calls
-
     with cpp_spans(module, source):
         profile_calls(name, lambda: module.call(list(arguments)), device)
 
