@@ -84,7 +84,7 @@ def benchmark_all_kernels(
 
 
 def _bench_modules(all_configs: bool) -> Iterator[Any]:
-    from instrumented_backend.kernels.parse import is_graph
+    from instrumented_backend.kernels.graph_module import is_graph
     from instrumented_backend.torch_compat import inductor
 
     modules = [*inductor.generated_modules(), sys.modules["__main__"]]
@@ -204,7 +204,8 @@ def _profile_module(
 def _spans_of(function: BenchmarkCallableType) -> AbstractContextManager[None]:
     """Spans for the C++ kernels of the module that the function is from."""
     from instrumented_backend.bench.graph import cpp_spans
-    from instrumented_backend.kernels.parse import GraphSource, is_graph
+    from instrumented_backend.kernels.graph_module import is_graph
+    from instrumented_backend.kernels.parse import GraphSource
 
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     text = "" if module is None else _source(module) or ""
