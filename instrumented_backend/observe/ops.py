@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from instrumented_backend.observe import native
-from instrumented_backend.observe.captured import GraphOps, OpCounter
+from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
+from instrumented_backend.observe.op_counter import OpCounter
 from instrumented_backend.torch_compat import dynamo
 
 BUDGET = 0.004  # of the time that the program runs, by the costs below

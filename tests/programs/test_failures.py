@@ -13,7 +13,7 @@ PROGRAM = """
     from instrumented_backend.torch_compat import dynamo, fx, inductor, inductor_metrics, trace_log
     from instrumented_backend.observe import captured, codegen, counters, compile_log, exit
     from instrumented_backend.observe import generated, graphs, lines, metric_tables, native, ops
-    from instrumented_backend.observe import phases, session
+    from instrumented_backend.observe import op_counter, phases, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -46,7 +46,7 @@ INJECTIONS = {
     "exit": "exit.ExitHooks.install = fail",
     "op meter": "ops.OpMeter._round = fail",
     "captured ops": "captured.describe = fail",
-    "counting ops": "captured.OpCounter.count_all = fail",
+    "counting ops": "op_counter.OpCounter.count_all = fail",
     "native part": "native.load = fail",
     "graph calls": "native.load_graph_call = fail",
     "lines": "lines.Lines._line = fail",
