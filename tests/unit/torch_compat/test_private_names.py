@@ -11,10 +11,9 @@ from typing import Any
 import pytest
 import torch
 from packaging.version import Version
+from paths import REPOSITORY
 
-import instrumented_backend
-
-PACKAGE = Path(instrumented_backend.__file__).parent
+PACKAGE = REPOSITORY / "instrumented_backend"
 ROOMS = sorted((PACKAGE / "torch_compat").glob("[!_]*.py"))
 OTHERS = sorted(set(PACKAGE.rglob("*.py")) - set((PACKAGE / "torch_compat").glob("*.py")))
 # Of the standard library.
