@@ -24,7 +24,7 @@ from typing import Any
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
-from instrumented_backend.observe.ops import is_backward
+from instrumented_backend.observe.keys import is_backward
 from instrumented_backend.profiling.kernel_totals import TraceTotals, totals_of
 from instrumented_backend.profiling.trace_file import read_trace
 from instrumented_backend.records import DeviceKernelRecord, DeviceRecord

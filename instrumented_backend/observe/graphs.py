@@ -8,7 +8,8 @@ from instrumented_backend.observe.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
 from instrumented_backend.observe.generated import GeneratedCode
-from instrumented_backend.observe.ops import OpMeter, region_key
+from instrumented_backend.observe.keys import region_key
+from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
 from instrumented_backend.torch_compat import dynamo, fx, profilers

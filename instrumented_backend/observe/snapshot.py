@@ -17,7 +17,8 @@ from instrumented_backend.observe.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.device_kernels import add_times
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.ops import Observed, region_key
+from instrumented_backend.observe.keys import region_key
+from instrumented_backend.observe.ops import Observed
 from instrumented_backend.records import GraphRecord, KernelRecord, OpsRecord, Report
 from instrumented_backend.torch_compat import machine
 
