@@ -46,8 +46,7 @@ class EagerOps:
     """Ops of one name that ran in one gap: after calls of one graph, until the next region.
 
     ``ordinal`` tells the first op of that name in a gap from its second, up to 64. Gaps are
-    numbered ``2 * key + late``; ``key`` is that of the graph's direction (`region_key`), and
-    ``late`` is 0 for its first three observed calls.
+    numbered as in `keys`.
     """
 
     name: str
