@@ -7,7 +7,7 @@ makes the name known to Dynamo and imports neither Dynamo nor Inductor.
 
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend.torch_compat import register_by_name
+from instrumented_backend.torch_compat.hooks import register_by_name
 
 if TYPE_CHECKING:
     from instrumented_backend.backend import instrumented, report, reset

@@ -12,32 +12,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-import torch._dynamo
 
-from instrumented_backend import settings, torch_compat
+from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
 from instrumented_backend.observe.graphs import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
+from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views.deliver import deliver
 
-_settings = settings.of_process()
-configure_logging(_settings.log)
-for _name, _right in settings.misspelt().items():
-    logging.getLogger(LOGGER).warning("%s is not ours; did you mean %s?", _name, _right)
-_session = Session(
-    lambda report: deliver(report, _settings),
-    _settings.ops,
-    _settings.print_missing,
-    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
-    device_time=_settings.device_time,
-)
 
-
-class InstrumentedInductor(torch._TorchCompileInductorWrapper):
+class InstrumentedInductor(dynamo.InductorWrapper):
     """What ``torch.compile`` builds for Inductor, with our name: same modes, options, checks."""
 
-    compiler_name = torch_compat.BACKEND_NAME
+    compiler_name = hooks.BACKEND_NAME
 
     def __call__(
         self, model_: Any, inputs_: Any, *, config_patches: dict[str, Any] | None = None
@@ -76,10 +64,8 @@ def _compile(
     config: dict[str, Any],
     name: str | None,
 ) -> Callable[..., Any]:
-    import torch._inductor.compile_fx as inductor
-
-    compile_fx: Callable[..., Any] = inductor.compile_fx
-    keywords = torch_compat.compile_fx_keywords(name)
+    compile_fx = inductor.compile_fx()
+    keywords = inductor.compile_fx_keywords(name)
     graph = None
     if not _settings.disable:
         with _session.failures.guard("graph"):
@@ -98,20 +84,20 @@ def _compile(
             **keywords,
         )
     with _session.failures.guard("forward region"):
-        compiled = torch_compat.wrap_compiled(compiled, graph.forward)
+        compiled = dynamo.wrap_compiled(compiled, graph.forward)
     return compiled
 
 
 def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
     """Inductor's step for one post-AOT graph. A backward may come here long after the forward."""
-    from torch._inductor.compile_fx import compile_fx_inner
+    compile_fx_inner = inductor.compile_fx_inner()
 
     @functools.wraps(compile_fx_inner)
     def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
             compiled: Any = compile_fx_inner(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
-            if kwargs.get("is_backward") and not torch_compat.is_output_code(compiled):
+            if kwargs.get("is_backward") and not inductor.is_output_code(compiled):
                 compiled = graph.backward(compiled)
         return compiled
 
@@ -138,7 +124,7 @@ def observed_graphs() -> list[ObservedGraph]:
 
 def adopt_inductor() -> None:
     """From now on, a ``torch.compile`` that names Inductor, or no backend, gets this one."""
-    torch_compat.patch_backend_lookup(_inductor_as_instrumented)
+    dynamo.patch_backend_lookup(_inductor_as_instrumented)
 
 
 def _as_instrumented(backend: Any) -> Any:
@@ -155,13 +141,25 @@ def _as_instrumented(backend: Any) -> Any:
 def _inductor_as_instrumented(backend: Any) -> Any:
     if backend == "inductor":
         return InstrumentedInductor(None, None, None)
-    if type(backend) is torch._TorchCompileInductorWrapper:
+    if type(backend) is dynamo.InductorWrapper:
         wrapper = InstrumentedInductor(None, None, backend.dynamic)
         wrapper.__dict__.update(backend.__dict__)
         return wrapper
     return backend
 
 
-torch_compat.patch_backend_lookup(_as_instrumented)
+# Last: the first of these to import Dynamo may have `adopt_inductor` called.
+_settings = settings.of_process()
+configure_logging(_settings.log)
+for _name, _right in settings.misspelt().items():
+    logging.getLogger(LOGGER).warning("%s is not ours; did you mean %s?", _name, _right)
+_session = Session(
+    lambda report: deliver(report, _settings),
+    _settings.ops,
+    _settings.print_missing,
+    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    device_time=_settings.device_time,
+)
+dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:
     _session.start()

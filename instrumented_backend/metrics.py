@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from instrumented_backend import csv_rows, settings, torch_compat
+from instrumented_backend import csv_rows, settings
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.torch_compat import inductor_metrics
 
 __all__ = [
     "REGISTERED_METRIC_TABLES",
@@ -33,7 +34,7 @@ __all__ = [
     "reset",
 ]
 
-_inductor = torch_compat.inductor_metrics()
+_inductor = inductor_metrics.module()
 
 CachedMetricsDeltas = _inductor.CachedMetricsDeltas
 CachedMetricsHelper = _inductor.CachedMetricsHelper
@@ -65,7 +66,7 @@ class MetricTable:
                 f"a row of metric table {self.table_name} has the keys {', '.join(row)};"
                 f" its columns are {', '.join(self.column_names)}"
             )
-        cells = [torch_compat.benchmark_name(), *(row[name] for name in self.column_names)]
+        cells = [inductor_metrics.benchmark_name(), *(row[name] for name in self.column_names)]
         csv_rows.append_row(self.output_filename(), self._header(), cells)
         self.num_rows_added += 1
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any
 
-from instrumented_backend.torch_compat import after_import
+from instrumented_backend.torch_compat.hooks import after_dynamo
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Script:
 
 def run_as_main(script: Script) -> None:
     """Run it in a fresh ``__main__``; its exceptions and ``SystemExit`` come out of here."""
-    after_import("torch._dynamo", _adopt_inductor)
+    after_dynamo(_adopt_inductor)
     sys.excepthook = _hide_our_frames(sys.excepthook)
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__

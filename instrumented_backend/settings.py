@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.torch_compat import registered_metric_tables
+from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
 TABLES = (
@@ -103,7 +103,7 @@ def read_tables(text: str) -> tuple[str, ...]:
 def read_metric_tables(text: str) -> tuple[str, ...]:
     """``"graph_stats,kernel_metadata"`` → the names; each is Inductor's or registered by now."""
     names = _names(text)
-    choices = tuple(dict.fromkeys((*METRIC_TABLES, *registered_metric_tables())))
+    choices = tuple(dict.fromkeys((*METRIC_TABLES, *inductor_metrics.registered_tables())))
     for name in names:
         if name not in choices:
             raise ValueError(f"unknown metric table {name!r}; choose from {', '.join(choices)}")

@@ -26,7 +26,7 @@ def compilations(device: str, pairs: int, warm: bool) -> list[Cost]:
     from torch._inductor.utils import fresh_cache
 
     from instrumented_backend.demo import BATCH, LENGTH, SmallGPT
-    from instrumented_backend.torch_compat import TRACE_LOGGER
+    from instrumented_backend.torch_compat.trace_log import TRACE_LOGGER
 
     model = SmallGPT().to(device)
     text = torch.arange(BATCH * LENGTH, device=device).view(BATCH, LENGTH) % 7

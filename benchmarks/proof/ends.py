@@ -36,6 +36,7 @@ EXIT_MANY = """
     import sys, time, torch
     from pathlib import Path
     from instrumented_backend import backend
+    from instrumented_backend.torch_compat import inductor
 
     class Code:
         def __init__(self, key, source):
@@ -53,7 +54,7 @@ EXIT_MANY = """
     kept = []
     for i in range(1, int(sys.argv[1])):
         kept.append(Code(f"c{i:051d}", source.replace("cpp_fused_", f"cpp_fused_{i}_")))
-        path = Path(backend.torch_compat.code_path(kept[-1]))
+        path = Path(inductor.code_path(kept[-1]))
         path.parent.mkdir(exist_ok=True)
         path.write_text(kept[-1].source_code)
         graph = session.open_graph(gm, (), None, {})

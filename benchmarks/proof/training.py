@@ -152,9 +152,9 @@ def nested_event_ns(count: int = 1000, repeats: int = 7) -> float:
     """What the profiler adds to an event's time for each one inside it."""
     import torch
 
-    from instrumented_backend import torch_compat
+    from instrumented_backend.torch_compat import profilers
 
-    region = torch_compat.record_function_fast()
+    region = profilers.record_function_fast()
 
     def times() -> Iterator[float]:
         for _ in range(repeats):

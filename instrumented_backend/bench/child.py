@@ -38,9 +38,9 @@ def main() -> None:
     if request.memory_limit_bytes is not None:
         _limit_memory(request.memory_limit_bytes)
     if request.without_autotune_cache:
-        from instrumented_backend import torch_compat
+        from instrumented_backend.torch_compat import inductor
 
-        torch_compat.patch_autotune_cache()
+        inductor.patch_autotune_cache()
     with torch.no_grad():
         _bench(request, channel)
     channel.say(events.End())

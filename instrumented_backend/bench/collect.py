@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from instrumented_backend.kernels.collect import CollectError, find_files, read_file
-from instrumented_backend.kernels.parse import is_graph
+from instrumented_backend.kernels.graph_module import is_graph
 from instrumented_backend.records import KernelRecord, ReportError, find_reports, read_report
 
 _DEVICE = re.compile(

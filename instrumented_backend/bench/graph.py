@@ -6,14 +6,14 @@ from types import ModuleType
 from typing import Any
 
 import torch
-import torch._dynamo.testing
-import torch._inductor.utils
 
 from instrumented_backend.bench import stand_ins
 from instrumented_backend.bench.arguments import in_range, input_bounds, names_in_order
+from instrumented_backend.bench.profile_report import profile_calls
 from instrumented_backend.bench.records import Timing
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.kernels.parse import GraphSource
+from instrumented_backend.torch_compat import hooks, inductor
 
 
 class NoArguments(RuntimeError):
@@ -34,17 +34,13 @@ def graph_arguments(module: ModuleType, source: GraphSource, text: str) -> list[
 @contextmanager
 def patched_rand_strided(replacement: Any, module: ModuleType | None = None) -> Iterator[None]:
     """Generated code imports ``rand_strided`` when it is called, or has it as a global."""
-    original = torch._dynamo.testing.rand_strided
-    torch._dynamo.testing.rand_strided = replacement
-    has_own = module is not None and hasattr(module, "rand_strided")
-    if module is not None and has_own:
-        module.rand_strided = replacement  # type: ignore[attr-defined]
+    undos = [inductor.patch_rand_strided(replacement)]
+    if module is not None and hasattr(module, "rand_strided"):
+        undos.append(hooks.replace_attribute(module, "rand_strided", replacement))
     try:
         yield
     finally:
-        torch._dynamo.testing.rand_strided = original
-        if module is not None and has_own:
-            module.rand_strided = original  # type: ignore[attr-defined]
+        hooks.together(undos)()
 
 
 def time_call(module: ModuleType, arguments: list[Any], device: str) -> Timing:
@@ -61,8 +57,6 @@ def profile_graph(
     name: str, module: ModuleType, source: GraphSource, arguments: list[Any], device: str
 ) -> None:
     """Print the profile report of some calls; C++ kernels get spans of their own."""
-    from instrumented_backend.wrapper_benchmark import profile_calls
-
     with cpp_spans(module, source):
         profile_calls(name, lambda: module.call(list(arguments)), device)
 

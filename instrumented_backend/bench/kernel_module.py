@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from instrumented_backend.bench.arguments import random_strided
+from instrumented_backend.bench.autotuner import get_triton_kernel
 from instrumented_backend.bench.collect import why_not_alone
 from instrumented_backend.bench.graph import patched_rand_strided
 from instrumented_backend.bench.launches import changed_inputs, reason
@@ -18,7 +19,6 @@ from instrumented_backend.kernels.reach import reach
 from instrumented_backend.kernels.traffic import describe_launch, without_launch
 from instrumented_backend.kernels.triton import read_triton
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
-from instrumented_backend.wrapper_benchmark import get_triton_kernel
 
 
 class NotAlone(RuntimeError):

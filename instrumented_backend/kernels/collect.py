@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from instrumented_backend.kernels.parse import ParseError, parse_module
+from instrumented_backend.kernels.graph_module import ParseError
+from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.records import KernelRecord
 

@@ -166,5 +166,9 @@ PyMODINIT_FUNC PyInit__graph_call() {
   PyObject* type = PyType_FromModuleAndSpec(created, &spec, nullptr);
   if (type == nullptr || PyModule_AddObjectRef(created, "GraphCall", type) < 0) Py_CLEAR(created);
   Py_XDECREF(type);
+  // For Python to compare with its own.
+  if (created != nullptr && PyModule_AddIntConstant(created, "gate_size", sizeof(Gate)) < 0) {
+    Py_CLEAR(created);
+  }
   return created;
 }

@@ -215,6 +215,10 @@ struct Thread {
 
 thread_local Thread self;
 
+// The gap after a graph's calls: one for the first `early_calls` observed calls of a key, whose ops
+// are not extrapolated, and one for all later ones. Keys start at 1. `keys.py` says the same.
+int64_t gap_of(int64_t key, bool late) { return 2 * key + late; }
+
 bool is_node(const char* name) { return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0; }
 
 const char* op_name(const char* name) { return is_node(name) ? name + kNodePrefixLength : name; }
@@ -426,8 +430,17 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
 
 extern "C" {
 
-// Gaps are numbered 2 * key + (1 for all but the first `early_calls` observed calls of that key);
-// keys start at 1. What is unusual about first calls is not extrapolated.
+int64_t op_meter_gap(int64_t key, int32_t late) { return gap_of(key, late); }
+
+// The size of a struct that is handed out, by its name in native.py, for Python to compare with its
+// own; 0 where there is none of that name.
+int64_t op_meter_size(const char* name) {
+  const std::string_view asked = name;
+  if (asked == "Row") return sizeof(Row);
+  if (asked == "Sums") return sizeof(Sums);
+  if (asked == "Work") return sizeof(Work);
+  return 0;
+}
 
 void op_meter_open() {
   if (handle != at::INVALID_CALLBACK_HANDLE) {
@@ -483,7 +496,7 @@ void op_meter_leave(int64_t key) {
     if (open_now.load(std::memory_order_relaxed)) {
       Meter& m = meter();
       std::lock_guard<std::mutex> lock(m.mutex);
-      m.at(2 * key).nested += 1;
+      m.at(gap_of(key, false)).nested += 1;
     }
     return;
   }
@@ -497,8 +510,8 @@ void op_meter_leave(int64_t key) {
   }
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
-  const bool late = m.at(2 * key).n >= double(m.early_calls);
-  const int64_t gap = 2 * key + late;
+  const bool late = m.at(gap_of(key, false)).n >= double(m.early_calls);
+  const int64_t gap = gap_of(key, late);
   Sums& sums = m.at(gap);
   sums.n += 1;
   sums.region_ns += double(ns);

@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from instrumented_backend.observe.keys import region_key
 from instrumented_backend.observe.lines import Line
-from instrumented_backend.observe.ops import region_key
 from instrumented_backend.observe.reasons import (
     BreakReason,
     first_hint,

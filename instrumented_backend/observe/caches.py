@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.records import (
     Autotuning,
     CacheLookups,
@@ -14,6 +13,7 @@ from instrumented_backend.records import (
     GraphRecord,
     KernelCode,
 )
+from instrumented_backend.torch_compat import inductor
 
 MAX_KEYS = 8
 MAX_DIFFERENCES = 5
@@ -92,7 +92,7 @@ class CacheLog:
 
     def bytes_on_disk(self) -> int:
         """Of the entries that were looked up and are there."""
-        return sum(torch_compat.cache_entry_bytes(*entry) for entry in list(self._entries))
+        return sum(inductor.cache_entry_bytes(*entry) for entry in list(self._entries))
 
 
 def key_of(components: list[str]) -> Key:

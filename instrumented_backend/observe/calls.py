@@ -5,15 +5,18 @@ import functools
 import itertools
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from instrumented_backend.observe import native
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.records import notes
 
-if TYPE_CHECKING:
-    from instrumented_backend.observe.graphs import ObservedGraph
+
+class Starting(Protocol):
+    """What calls need to know of their graph."""
+
+    started: bool  # has been called with the program's own inputs
 
 
 class CallCounter:
@@ -83,7 +86,7 @@ class GraphCalls:
         compiled: Callable[..., Any],
         watched: Callable[..., Any],
         counter: CallCounter,
-        graph: "ObservedGraph",
+        graph: Starting,
         key: int,
     ) -> Callable[..., Any]:
         """``compiled`` with each call counted and nothing else done.
@@ -105,7 +108,7 @@ def _in_python(
     compiled: Callable[..., Any],
     watched: Callable[..., Any],
     counter: CallCounter,
-    graph: "ObservedGraph",
+    graph: Starting,
     gate: Gate,
 ) -> Callable[..., Any]:
     """What `_graph_call.cpp` does, but for the op meter, which ``watched`` has to call."""

@@ -5,28 +5,21 @@ Dynamo runs every node on fake tensors while it captures, gradients included. Wh
 the outputs is the backward that eager would run, and a node run again on made-up inputs of the
 same kind shows what it dispatches.
 
-Running nodes again takes 0.1 to 0.3 ms each, so that it is put off until a report is made, and
-done once for each distinct `Call`: the layers of a model repeat each other.
+Running nodes again takes 0.1 to 0.3 ms each, so that `OpCounter` puts it off until a report is
+made, and does it once for each distinct `Call`: the layers of a model repeat each other.
 """
 
-import contextlib
-import functools
 import hashlib
-import inspect
 import operator
-import threading
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import fx
 
 if TYPE_CHECKING:
     import torch
-
-MAX_CALLS = 20_000
 
 # Nodes of the autograd graph that eager's backward does not count as the graph's own work.
 _NOT_COUNTED = ("torch::autograd::AccumulateGrad", "torch::autograd::Error")
@@ -61,7 +54,7 @@ class Call:
     kwargs: dict[str, Any]
 
     def digest(self) -> bytes:
-        text = repr((self.op, _target_name(self.target), id(self.target), self.args, self.kwargs))
+        text = repr((self.op, target_name(self.target), id(self.target), self.args, self.kwargs))
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
@@ -76,9 +69,6 @@ class GraphOps:
     forward: int | None = None
 
 
-# --- While the backend is called ----------------------------------------------------------------
-
-
 def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     """The graph's calls, by digest, and its autograd nodes; runs nothing."""
     ops = GraphOps()
@@ -87,7 +77,7 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     ops.backward = count_autograd_nodes(gm)
     for node in gm.graph.nodes:
         # What eager would run depends on the device's library.
-        if _name(node) in torch_compat.RECURRENT and ops.backward:
+        if _name(node) in fx.RECURRENT and ops.backward:
             ops.estimated[f"the backward of {_name(node)}"] += 1
     return ops, calls
 
@@ -99,17 +89,17 @@ def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes
             ops.estimated["a module called as a whole"] += 1
         elif node.op not in ("call_function", "call_method"):
             continue
-        elif torch_compat.is_higher_order(node.target):
+        elif fx.is_higher_order(node.target):
             _describe_higher_order(gm, node, ops, calls)
-        elif torch_compat.is_func_wrapping(node.target):
+        elif fx.is_func_wrapping(node.target):
             _describe_func_step(node, ops)
         elif _touches_tensors(node):
-            if not torch_compat.is_torchs_own(node.target):
+            if not fx.is_torchs_own(node.target):
                 # Never run again: it may print, count, write. An operator of the program's is one
                 # op, whatever it calls; a function that Dynamo does not look into can be any.
                 ops.certain += 1
-                if not torch_compat.is_operator(node.target):
-                    ops.estimated[f"a call of {_target_name(node.target)}"] += 1
+                if not fx.is_operator(node.target):
+                    ops.estimated[f"a call of {target_name(node.target)}"] += 1
                 continue
             try:
                 call = _call(node)
@@ -126,15 +116,15 @@ def _describe_higher_order(
     gm: "torch.fx.GraphModule", node: "torch.fx.Node", ops: GraphOps, calls: dict[bytes, Call]
 ) -> None:
     """Some run their nested graph op by op, some are one op, some none."""
-    name = torch_compat.higher_order_name(node.target)
-    if name in torch_compat.TRANSPARENT_OPERATORS:
+    name = fx.higher_order_name(node.target)
+    if name in fx.TRANSPARENT_OPERATORS:
         for nested in _nested_graphs(gm, node):
             _describe_nodes(nested, ops, calls)
         return
-    if name in torch_compat.OPLESS_OPERATORS:
+    if name in fx.OPLESS_OPERATORS:
         return
     ops.certain += 1
-    if name not in torch_compat.SINGLE_OPERATORS:
+    if name not in fx.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
 
 
@@ -143,17 +133,17 @@ def _nested_graphs(
 ) -> Iterator["torch.fx.GraphModule"]:
     for argument in node.args:
         if getattr(argument, "op", None) == "get_attr":
-            nested = torch_compat.attribute(gm, str(argument.target))  # type: ignore[union-attr]
-            if torch_compat.is_graph_module(nested):
+            nested = fx.attribute(gm, str(argument.target))  # type: ignore[union-attr]
+            if fx.is_graph_module(nested):
                 yield nested
 
 
 def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
     """A step of a torch.func transform; a gradient runs autograd nodes in the graph's forward."""
-    if torch_compat.is_func_operator(node.target):
+    if fx.is_func_operator(node.target):
         ops.certain += 1
-    elif torch_compat.is_func_gradients(node.target):
-        outputs = list(_tensors(_map(_value, node.args[:1])))
+    elif fx.is_func_gradients(node.target):
+        outputs = list(_tensors(map_leaves(_value, node.args[:1])))
         given = len(node.args) > 2 and node.args[2] is not None
         # Without gradients to start from, torch makes them.
         ops.certain += _count_nodes(outputs, set()) + (0 if given else len(outputs))
@@ -163,7 +153,7 @@ def _touches_tensors(node: "torch.fx.Node") -> bool:
     """False for what only handles numbers or switches (``operator.add`` of sizes, autocast)."""
     if node.target is operator.getitem and not _is_tensor(_value(node.args[0])):
         return False
-    if torch_compat.is_size_operator(node.target):
+    if fx.is_size_operator(node.target):
         return False
     return _has_tensor(_value(node)) or any(
         _has_tensor(_value(argument)) for argument in node.all_input_nodes
@@ -176,7 +166,7 @@ def _value(argument: Any) -> Any:
 
 
 def _is_tensor(value: Any) -> bool:
-    return torch_compat.device_kind(value) is not None
+    return fx.device_kind(value) is not None
 
 
 def _has_tensor(value: Any) -> bool:
@@ -199,29 +189,31 @@ def _call(node: "torch.fx.Node") -> Call:
                 raise _UnknownValue(f"a {value.op} node without an example value")
             value = value.meta["example_value"]
             if isinstance(value, (list, tuple)):
-                return _map(template, value)
+                return map_leaves(template, value)
         if not _is_tensor(value):
-            return torch_compat.number_hint(value)
-        kind = torch_compat.tensor_kind(value)
+            return fx.number_hint(value)
+        kind = fx.tensor_kind(value)
         if kind is None:
             raise _UnknownValue(f"an argument of type {type(value).__name__}")
         return TensorLike(**kind, argument=seen.setdefault(id(value), len(seen)))
 
-    args, kwargs = _map(template, node.args), _map(template, dict(node.kwargs))
+    args, kwargs = map_leaves(template, node.args), map_leaves(template, dict(node.kwargs))
     return Call(node.op, node.target, args, kwargs)
 
 
-def _map(function: Callable[[Any], Any], value: Any) -> Any:
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """``function`` of every leaf of nested lists, tuples, dictionaries and slices."""
     if isinstance(value, (list, tuple)):
-        items = [_map(function, item) for item in value]
+        items = [map_leaves(function, item) for item in value]
         if isinstance(value, list):
             return items
         return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
     if isinstance(value, dict):
-        return {key: _map(function, item) for key, item in value.items()}
+        return {key: map_leaves(function, item) for key, item in value.items()}
     if isinstance(value, slice):
-        return slice(*(_map(function, item) for item in (value.start, value.stop, value.step)))
+        return slice(
+            *(map_leaves(function, item) for item in (value.start, value.stop, value.step))
+        )
     return function(value)
 
 
@@ -245,7 +237,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
         result = _value(node)
         if node.op == "placeholder":
             if _is_tensor(result) and result.grad_fn is not None:
-                if torch_compat.is_changed(result):
+                if fx.is_changed(result):
                     values.append(result)
                 else:
                     histories.add(result.grad_fn)
@@ -258,7 +250,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             continue
         if _is_dropout(node) and result.grad_fn.name() == "CloneBackward0":
             left_out.add(result.grad_fn)
-        elif _name(node) in torch_compat.ONE_AUTOGRAD_NODE:
+        elif _name(node) in fx.ONE_AUTOGRAD_NODE:
             left_out |= _nodes_behind(node, result)
     return repeated + _count_nodes(_tensors(values), left_out, histories)
 
@@ -270,7 +262,7 @@ def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
 
 def _is_repetition(node: "torch.fx.Node", result: Any) -> bool:
     """A call of a nested graph that Dynamo has traced for an earlier call."""
-    return torch_compat.is_higher_order(node.target) and any(
+    return fx.is_higher_order(node.target) and any(
         value.requires_grad and value.grad_fn is None for value in _tensors([result])
     )
 
@@ -331,133 +323,5 @@ def _name(node: "torch.fx.Node") -> str:
     return str(getattr(node.target, "__name__", ""))
 
 
-# --- When a report is made ----------------------------------------------------------------------
-
-
-class OpCounter:
-    """Counts graphs' forward ops, running each distinct call once, under ``count``.
-
-    ``count(run)`` runs and returns how many outermost ops were dispatched on the way.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._waiting: dict[bytes, Call] = {}
-        self._known: dict[bytes, int | str] = {}  # ops, or the name of what could not be run
-        self._graphs: list[GraphOps] = []  # whose forward is not known yet
-
-    def add(self, gm: "torch.fx.GraphModule") -> GraphOps:
-        """Take note of a graph that is about to be compiled."""
-        ops, calls = describe(gm)
-        with self._lock:
-            self._graphs.append(ops)
-            for digest, call in calls.items():
-                if digest not in self._known and len(self._known) < MAX_CALLS:
-                    self._waiting[digest] = call
-        return ops
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    def after_fork(self) -> None:
-        self._lock = threading.Lock()
-        self._graphs.clear()
-
-    def count_all(self, count: Callable[[Callable[[], Any]], int]) -> None:
-        """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
-
-        A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
-        """
-        with self._lock:
-            with _no_warnings():
-                for digest, call in self._waiting.items():
-                    self._known[digest] = _count_call(call, count)
-            self._waiting.clear()
-            for ops in self._graphs:
-                self._finish(ops)
-            self._graphs.clear()
-
-    def _finish(self, ops: GraphOps) -> None:
-        ops.forward = ops.certain
-        for digest, times in ops.calls.items():
-            found = self._known.get(digest, "a function, one of too many")
-            ops.forward += times * (found if isinstance(found, int) else 1)
-            if isinstance(found, str):
-                ops.estimated[f"a call of {found}"] += times
-        ops.calls.clear()
-
-
-@contextlib.contextmanager
-def _no_warnings() -> Iterator[None]:
-    """The program has had the warnings of its functions already.
-
-    Python keeps what to ignore for all threads at once: beside the main thread it is left alone.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-
-
-def _target_name(target: Any) -> str:
+def target_name(target: Any) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", str(target))
-
-
-def _count_call(call: Call, count: Callable[[Callable[[], Any]], int]) -> int | str:
-    function = torch_compat.tensor_method(call.target) if call.op == "call_method" else call.target
-    if function is None:
-        return _target_name(call.target)
-    attempts: list[tuple[Call, str | None]] = [(call, None), (_in_one_dtype(call), None)]
-    if _is_safe_on_meta(function, call):
-        attempts.insert(0, (call, "meta"))
-    for attempt, device in attempts:
-        try:
-            with contextlib.nullcontext() if device else torch_compat.fake_mode():
-                args, kwargs = _make(attempt, device)
-                return count(functools.partial(function, *args, **kwargs))
-        except Exception:  # any: what the program's own function does on made-up inputs
-            continue
-    return _target_name(call.target)
-
-
-def _in_one_dtype(call: Call) -> Call:
-    """As under autocast, where an op's floating-point arguments become one dtype inside it."""
-    import torch
-
-    def convert(value: Any) -> Any:
-        if isinstance(value, TensorLike) and value.dtype.is_floating_point:
-            return replace(value, dtype=torch.float32)
-        return value
-
-    return replace(call, args=_map(convert, call.args), kwargs=_map(convert, call.kwargs))
-
-
-def _is_safe_on_meta(function: Callable[..., Any], call: Call) -> bool:
-    """Tensors on the meta device are ten times as fast as fake ones, but nothing would keep a
-    function that makes tensors of its own from taking memory or random numbers for them."""
-    values: list[Any] = []
-    _map(values.append, (call.args, call.kwargs))
-    return (
-        not inspect.isfunction(function)
-        and function not in (operator.getitem, operator.setitem)  # differ on meta
-        and any(isinstance(value, TensorLike) for value in values)
-        and not any(isinstance(value, str) or torch_compat.is_device(value) for value in values)
-    )
-
-
-def _make(call: Call, device: str | None) -> tuple[Any, Any]:
-    """Arguments to call with, made up from what they were like."""
-    made: dict[TensorLike, Any] = {}
-
-    def make(value: Any) -> Any:
-        if not isinstance(value, TensorLike):
-            return value
-        if value not in made:
-            made[value] = value.make(device)
-        return made[value]
-
-    args, kwargs = _map(make, (call.args, call.kwargs))
-    return args, kwargs

@@ -4,10 +4,10 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.kernels.sidecar import Facts, write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import notes
+from instrumented_backend.torch_compat import inductor
 
 MAX_ITEMS = 100  # of ops, nodes or lines of one kernel
 
@@ -25,7 +25,7 @@ class CodegenFacts:
             self._pending.kernels = {}
         facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
         if kernel is not None:
-            facts.total_bytes = torch_compat.kernel_bytes(kernel)
+            facts.total_bytes = inductor.kernel_bytes(kernel)
 
     def file(self, path: str, names: Iterable[str]) -> None:
         """Keep what was collected on this thread for the graph whose module is ``path``."""
@@ -46,7 +46,7 @@ def _origins(nodes: Any) -> Facts:
     aten_ops: dict[str, None] = {}
     fx_nodes: dict[str, None] = {}
     source_lines: dict[str, None] = {}
-    for aten, fx_node, stack in torch_compat.kernel_origins(nodes):
+    for aten, fx_node, stack in inductor.kernel_origins(nodes):
         if aten is not None:
             aten_ops.setdefault(aten)
         fx_nodes.setdefault(fx_node)

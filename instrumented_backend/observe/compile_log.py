@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.breaks import BreakLog
 from instrumented_backend.observe.caches import CacheLog
 from instrumented_backend.observe.failures import Failures
@@ -18,6 +17,7 @@ from instrumented_backend.observe.reasons import break_reason, is_repetition
 from instrumented_backend.observe.recompiles import RecompileLog
 from instrumented_backend.observe.user_code import is_internal
 from instrumented_backend.records import CompileRecord, RecompileRecord
+from instrumented_backend.torch_compat import dynamo
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
 # (TORCH_TRACE), every event comes here.
@@ -40,7 +40,7 @@ Place = tuple[str | None, str | None, int | None]  # a function: name, file, fir
 
 
 class CompileLog(logging.Handler):
-    """A handler on the trace log that keeps records; attach with `listen_to_trace_log`."""
+    """A handler on the trace log that keeps records; attach with `trace_log.listen`."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class CompileLog(logging.Handler):
     # --- Events ---------------------------------------------------------------------------------
 
     def _artifact(self, name: str, payload: str) -> None:
-        if torch_compat.compilation_under_way().others:
+        if dynamo.compilation_under_way().others:
             return
-        current = torch_compat.current_compile_id()
+        current = dynamo.current_compile_id()
         compile_id = None if current is None else str(current)
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
@@ -133,7 +133,7 @@ class CompileLog(logging.Handler):
     def _compilation(self, metrics: dict[str, Any]) -> None:
         compile_id = str(metrics["compile_id"])
         graphs = self._compiling.pop(compile_id, [])
-        under_way = torch_compat.compilation_under_way()
+        under_way = dynamo.compilation_under_way()
         if under_way.others and not graphs:
             return
         function, file, line = (
@@ -166,7 +166,7 @@ class CompileLog(logging.Handler):
             at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
             if at[0] is not None and is_internal(at[0]):
                 at = None, None
-            raises = outcome == "failed" and not torch_compat.suppresses_errors()
+            raises = outcome == "failed" and not dynamo.suppresses_errors()
             self.breaks.gave_up(compile_id, message, *place, at, raises)
         else:
             self.breaks.ended(compile_id)
@@ -312,7 +312,7 @@ def _failed_guards(payload: str) -> list[FailedGuard]:
     One reason is there as it is, several as a list.
     """
     reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
-    frame = torch_compat.recompiled_frame()
+    frame = dynamo.recompiled_frame()
     scope = None if frame is None else (dict(frame.f_locals), frame.f_globals)
     return [failed_guard(reason, scope) for reason in reasons]
 

@@ -3,7 +3,7 @@
 import threading
 from typing import Generic, TypeVar
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import dynamo, inductor_metrics
 
 Owner = TypeVar("Owner")
 Counts = dict[tuple[str, str], int]  # (group, counter) → how much it moved
@@ -15,9 +15,9 @@ METRICS_GROUP = "inductor_metrics"
 def read_counters() -> Counts:
     """The helper's fields, and every counter of ``torch._dynamo.utils.counters``."""
     values: Counts = {
-        (METRICS_GROUP, name): value for name, value in torch_compat.metric_values().items()
+        (METRICS_GROUP, name): value for name, value in inductor_metrics.values().items()
     }
-    for group, members in list(torch_compat.dynamo_counters().items()):
+    for group, members in list(dynamo.counters().items()):
         for name, value in list(members.items()):
             if isinstance(value, int):
                 values[group, str(name)] = int(value)  # a report has no truth for a number
@@ -125,4 +125,4 @@ def moved(counts: Counts) -> dict[str, dict[str, int]]:
 
 def metrics(counts: Counts) -> dict[str, int]:
     """All the helper's fields, those that did not move as 0."""
-    return {name: counts.get((METRICS_GROUP, name), 0) for name in torch_compat.metric_fields()}
+    return {name: counts.get((METRICS_GROUP, name), 0) for name in inductor_metrics.fields()}

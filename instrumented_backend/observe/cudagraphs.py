@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.calls import CallCounter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.reasons import frames, users_frame
 from instrumented_backend.records import CudaGraphRecord, CudaGraphsSection, Note, notes
+from instrumented_backend.torch_compat import cudagraphs
 
 MAX_REASONS = 100
 MAX_LENGTH = 300
@@ -62,7 +62,7 @@ class CudaGraphs(logging.Handler):
         self._skipped: Counter[Note] = Counter()
 
     def install(self) -> None:
-        torch_compat.patch_cudagraphs(
+        cudagraphs.watch(
             self.recorded, self.replayed, self, lambda: self._failures.guard("CUDA graphs")
         )
 
@@ -78,7 +78,7 @@ class CudaGraphs(logging.Handler):
     def recorded(
         self, compile_id: str, direction: str, function: int, mismatch: str | None, node: int
     ) -> None:
-        """A graph was recorded; the arguments are those of `torch_compat.patch_cudagraphs`."""
+        """A graph was recorded; the arguments are those of `cudagraphs.watch`."""
         known = self._recorded.setdefault((compile_id, direction), _Recorded())
         if known.count:
             if function not in known.functions:
@@ -119,7 +119,7 @@ class CudaGraphs(logging.Handler):
             replayed=sum(graph.replayed for graph in graphs),
             re_recorded=_by_text(again),
             skipped=_by_text(self._skipped),
-            memory_bytes=torch_compat.cudagraph_pool_bytes(),
+            memory_bytes=cudagraphs.pool_bytes(),
             graphs=graphs,
             reason_codes={why.text: why.code for why in [*again, *self._skipped]},
         )

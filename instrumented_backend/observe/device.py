@@ -22,13 +22,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
-from instrumented_backend.observe.ops import is_backward
+from instrumented_backend.observe.keys import is_backward
 from instrumented_backend.profiling.kernel_totals import TraceTotals, totals_of
 from instrumented_backend.profiling.trace_file import read_trace
 from instrumented_backend.records import DeviceKernelRecord, DeviceRecord
+from instrumented_backend.torch_compat import autograd, machine, profilers
 
 SETTLING_ROUNDS = 3  # first calls load kernels, tune them, record CUDA graphs
 ROUNDS = 5
@@ -101,7 +101,7 @@ class DeviceMeter:
         """Watch for profilers of the program's own; once a process."""
         if not self._watching:
             self._watching = True
-            torch_compat.watch_profilers(self._starting, self._stopped)
+            profilers.watch_starts(self._starting, self._stopped)
 
     def reset(self) -> None:
         """Forget what was seen; if graphs run on a GPU, a window is due."""
@@ -139,7 +139,7 @@ class DeviceMeter:
         if not done:
             self._profile = None
             self._ended.set()
-            torch_compat.profiler_state()._set_is_profiler_enabled(False)  # it may be half started
+            profilers.note_none_runs()  # ours may be half started
             self._rest()
             self._pause(False)
 
@@ -168,7 +168,7 @@ class DeviceMeter:
             if self._spoiled or self._programs_own or self._is_enough():
                 self._close()
         elif self._rounds >= SETTLING_ROUNDS and (
-            self._trains or self._calls > PATIENCE_CALLS or not torch_compat.is_grad_enabled()
+            self._trains or self._calls > PATIENCE_CALLS or not autograd.is_grad_enabled()
         ):
             self._open()
 
@@ -182,17 +182,17 @@ class DeviceMeter:
         )
 
     def _open(self) -> None:
-        if self._programs_own or torch_compat.profiler_state()._is_profiler_enabled:
+        if self._programs_own or profilers.is_running():
             self._seen.gave_way += 1
             self._wait()
             return
-        if torch_compat.is_capturing():
+        if machine.is_capturing():
             return  # a profiler would have to wait for the GPU, which a capture can't
         self._pause(True)
         self._ended.clear()
-        torch_compat.synchronize()  # kernels of earlier calls are no part of the window
+        machine.synchronize()  # kernels of earlier calls are no part of the window
         with self._own():
-            self._profile = torch_compat.device_profile()
+            self._profile = profilers.device_profile()
             self._profile.__enter__()
         self._due = self._spoiled = self._differentiated = False
         self._rounds = self._calls = 0
@@ -205,7 +205,7 @@ class DeviceMeter:
 
     def _close(self) -> None:
         profile = self._profile
-        if profile is None or not _in_main_thread() or torch_compat.is_capturing():
+        if profile is None or not _in_main_thread() or machine.is_capturing():
             return  # it waits for the GPU, too; a later call ends it
         self._profile = None
         self._wait()

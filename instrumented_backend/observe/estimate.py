@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from instrumented_backend.observe.keys import early_gap, key_before, late_gap
 from instrumented_backend.observe.lines import UNKNOWN, Line
 from instrumented_backend.observe.native import Sums
 from instrumented_backend.observe.ops import Observed
@@ -58,11 +59,11 @@ def estimate(observed: Observed, calls: Mapping[int, int]) -> Estimate:
     if not result.exact:
         result.unaccounted_s = max(0.0, observed.elapsed_s - factors.rounds_ns(calls) / 1e9)
     for key in calls:
-        early, late = factors.sums(2 * key), factors.sums(2 * key + 1)
-        if early.n:
-            result.region_ns[key] = early.region_ns * factors.of(
-                2 * key
-            ) + late.region_ns * factors.of(2 * key + 1)
+        gaps = early_gap(key), late_gap(key)
+        if factors.sums(gaps[0]).n:
+            result.region_ns[key] = sum(
+                factors.sums(gap).region_ns * factors.of(gap) for gap in gaps
+            )
     return result
 
 
@@ -75,8 +76,8 @@ class _Factors:
         self.observed_calls = self.unseen_calls = 0
         self.nested: dict[int, int] = {}
         for key, count in calls.items():
-            early, late = self.sums(2 * key).n, self.sums(2 * key + 1).n
-            nested = self.sums(2 * key).nested
+            early, late = self.sums(early_gap(key)).n, self.sums(late_gap(key)).n
+            nested = self.sums(early_gap(key)).nested
             self.observed_calls += int(early + late + nested)
             if nested:
                 self.nested[key] = round(count * nested / (early + late + nested))
@@ -84,9 +85,9 @@ class _Factors:
             if not early:
                 self.unseen_calls += count
             elif late:
-                self._factors[2 * key + 1] = max(1.0, (count - early) / late)
+                self._factors[late_gap(key)] = max(1.0, (count - early) / late)
             else:
-                self._factors[2 * key] = max(1.0, count / early)
+                self._factors[early_gap(key)] = max(1.0, count / early)
 
     def sums(self, gap: int) -> Sums:
         return self._gaps[gap] if gap < len(self._gaps) else Sums()
@@ -97,7 +98,7 @@ class _Factors:
     def rounds_ns(self, calls: Iterable[int]) -> float:
         """How long all calls took with what the program did after each."""
         total = 0.0
-        for gap in (2 * key + late for key in calls for late in (0, 1)):
+        for gap in (gap for key in calls for gap in (early_gap(key), late_gap(key))):
             sums = self.sums(gap)
             if sums.rounds:
                 total += self.of(gap) * sums.n * sums.round_ns / sums.rounds
@@ -123,7 +124,7 @@ def _add_eager(result: Estimate, observed: Observed, factors: _Factors) -> None:
         for line, sums in lines.items():
             share = sums[0] / weights[0], sums[1] / weights[1]
             _accumulate(by_line, (entry.name, line), count * share[0], time_ns * share[1])
-            place = entry.gap // 2, line
+            place = key_before(entry.gap), line
             _accumulate(result.by_place, place, count * share[0], time_ns * share[1])
     total_ns = result.eager_ns or 1.0
     result.eager = [

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.kernels.parse import ParseError, kernel_names, parse_module
+from instrumented_backend.kernels.graph_module import ParseError, kernel_names
+from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.kernel_times import ModuleTimes

@@ -4,14 +4,15 @@ import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.counters import METRICS_GROUP, Counts, add
 from instrumented_backend.observe.generated import GeneratedCode
-from instrumented_backend.observe.ops import OpMeter, region_key
+from instrumented_backend.observe.keys import region_key
+from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.reasons import sentence
 from instrumented_backend.records import GraphRecord
+from instrumented_backend.torch_compat import dynamo, fx, profilers
 
 if TYPE_CHECKING:
     import torch
@@ -31,8 +32,8 @@ def count_ops(gm: "torch.fx.GraphModule") -> int:
     return sum(
         node.op in ("call_function", "call_method", "call_module")
         and node.target is not operator.getitem
-        and not torch_compat.is_higher_order(node.target)
-        for graph in torch_compat.graphs_in(gm)
+        and not fx.is_higher_order(node.target)
+        for graph in fx.graphs_in(gm)
         for node in graph.nodes
     )
 
@@ -63,13 +64,13 @@ class ObservedGraph:
         record = self.record
         record.name = name
         record.config = {option: str(value) for option, value in config.items()}
-        compile_id = torch_compat.current_compile_id()
+        compile_id = dynamo.current_compile_id()
         record.compile_id = str(compile_id)
-        self.attempt = torch_compat.current_attempt()
-        if torch_compat.is_compiled_autograd(compile_id):
+        self.attempt = dynamo.current_attempt()
+        if dynamo.is_compiled_autograd(compile_id):
             record.direction = "backward"
         record.ops = count_ops(gm)
-        reason = torch_compat.subgraph_reason(gm)
+        reason = dynamo.subgraph_reason(gm)
         if reason is not None and reason.user_stack:
             # The function's own frame; the compile log knows its first line later.
             frame = reason.user_stack[0]
@@ -127,13 +128,13 @@ class ObservedGraph:
         self, compiled: Callable[..., Any], counter: CallCounter, key: int, region: str
     ) -> Callable[..., Any]:
         """``compiled`` counted, in a region for the op meter and for a profiler that is running."""
-        meter, device, profiler = self._meter, self._device, torch_compat.profiler_state()
-        record_function = torch_compat.record_function_fast()
+        meter, device = self._meter, self._device
+        is_profiled, record_function = profilers.is_running, profilers.record_function_fast()
 
         def marked(*args: Any) -> Any:
             if not self.started:
                 # DDPOptimizer runs each bucket once on fake tensors while it compiles.
-                if any(map(torch_compat.is_fake, args)):
+                if any(map(fx.is_fake, args)):
                     return compiled(*args)
                 self.started = True
             next(counter.numbers)
@@ -143,7 +144,7 @@ class ObservedGraph:
             try:
                 if metered:
                     meter.enter(key)
-                if profiler._is_profiler_enabled:
+                if is_profiled():
                     with record_function(region):
                         return compiled(*args)
                 return compiled(*args)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.reasons import Frame, frames, users_frame
+from instrumented_backend.torch_compat import dynamo, fx
 
 MAX_TEXT = 300
 MAX_VALUE = 60
@@ -120,7 +120,7 @@ def _dispatch_keys(name: str, old: str, new: str) -> _Found:
 def _state(match: re.Match[str], scope: Scope | None) -> _Found:
     names = match["names"].split()
     (name, *others) = names or ["unknown"]
-    new = None if others else torch_compat.global_state(name)
+    new = None if others else dynamo.global_state(name)
     # What it was, torch does not say.
     old = {"True": "False", "False": "True", None: None}.get(new, "?")
     kind = "autocast" if name.startswith("autocast") else name
@@ -236,7 +236,7 @@ def _describe(value: Any) -> str | None:
     if value is None or isinstance(value, (bool, int, float, str, bytes)):
         text = repr(value)
         return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
-    if torch_compat.device_kind(value) is not None:
+    if fx.device_kind(value) is not None:
         return "a tensor"
     return f"a {type(value).__qualname__}"
 
@@ -275,7 +275,7 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
         and not node.args
     ):
         tensor = _follow(node.func.value, scope)
-        if torch_compat.device_kind(tensor) is not None:
+        if fx.device_kind(tensor) is not None:
             return getattr(tensor, node.func.attr)()
     raise _Absent
 

@@ -5,9 +5,9 @@ import threading
 from types import CodeType, FrameType
 from typing import NamedTuple
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.user_code import is_internal
+from instrumented_backend.torch_compat import autograd
 
 MAX_LINES = 10_000
 MAX_DEPTH = 200
@@ -123,6 +123,6 @@ class Lines:
         """The user's frame of the thread that waits in the autograd engine, if just one does."""
         waiting = []
         for frame in sys._current_frames().values():
-            if torch_compat.is_running_backward(frame.f_code):
+            if autograd.is_running_backward(frame.f_code):
                 waiting.append(frame)
         return self._user_frame(waiting[0]) if len(waiting) == 1 else None

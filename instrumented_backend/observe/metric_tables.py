@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import side_files, torch_compat
+from instrumented_backend import side_files
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import notes
+from instrumented_backend.torch_compat import inductor, inductor_metrics
 
 if TYPE_CHECKING:
     from instrumented_backend.metrics import MetricTable
@@ -69,7 +70,7 @@ class MetricTables:
 
     def install(self, options: Mapping[str, Any]) -> None:
         """Put our tables into Inductor's registry if a compilation with ``options`` uses any."""
-        if self._installed or not torch_compat.metric_tables_asked(options):
+        if self._installed or not inductor_metrics.tables_asked(options):
             return
         with self._installing:  # a second thread waits, for it would meet Inductor's own tables
             if not self._installed:
@@ -79,14 +80,14 @@ class MetricTables:
     def _patch(self) -> None:
         from instrumented_backend import metrics
 
-        torch_compat.patch_metric_tables(
+        inductor_metrics.patch_tables(
             lambda table: _InductorTable(
                 metrics.get_metric_table(table.table_name), self._failures, self._row_added
             ),
             self._kernel_logged,
         )
-        torch_compat.patch_multi_kernel_row(_multi_kernel_row)
-        torch_compat.patch_remote_compile()
+        inductor_metrics.patch_multi_kernel_row(_multi_kernel_row)
+        inductor_metrics.patch_remote_compile()
 
     # --- While Inductor compiles ----------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class MetricTables:
     def _log_kernels(self, compiled_graph: Any, logged: dict[str, tuple[str, str]]) -> None:
         from instrumented_backend import metrics
 
-        path = torch_compat.code_path(compiled_graph)
+        path = inductor.code_path(compiled_graph)
         rest = dict(logged)
         with self._failures.guard("kernel_metadata of a graph"):
             records = parse_module(compiled_graph.source_code, path)
@@ -176,7 +177,7 @@ class MetricTables:
             kept = [[None, None]]
         for counts in kept:
             row = {
-                "graph_id": torch_compat.next_scheduler_graph_id(),
+                "graph_id": inductor_metrics.next_scheduler_graph_id(),
                 **dict(zip(_COUNTS, counts, strict=True)),
             }
             metrics.get_metric_table("graph_stats").add_row(functools.partial(dict, row))
@@ -184,10 +185,10 @@ class MetricTables:
 
 def _side_file(compiled_graph: Any) -> Path | None:
     """By the graph's key in Inductor's cache, and its code: one key may stand for several codes."""
-    key = torch_compat.fx_graph_key(compiled_graph)
+    key = inductor.fx_graph_key(compiled_graph)
     if key is None:
         return None
-    return side_files.side_file(torch_compat.code_path(compiled_graph), "graph_stats", key)
+    return side_files.side_file(inductor.code_path(compiled_graph), "graph_stats", key)
 
 
 def _keep_graph_stats(path: Path | None, rows: list[dict[str, Any]]) -> None:

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 
 from filelock import FileLock, Timeout
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import machine
 
 BUILD_TIMEOUT_S = 120
 _COMPILERS = ("g++", "c++", "clang++")
@@ -242,6 +242,8 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
         "op_meter_rows": (int64, [ctypes.POINTER(Row), int64]),
         "op_meter_gaps": (int64, [ctypes.POINTER(Sums), int64]),
         "op_meter_lost": (int64, []),
+        "op_meter_gap": (int64, [int64, ctypes.c_int32]),
+        "op_meter_size": (int64, [ctypes.c_char_p]),
         "op_meter_after_fork": (None, []),
         "op_count_begin": (uint64, []),
         "op_count_take": (int64, []),
@@ -250,7 +252,24 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
     for name, (result, arguments) in signatures.items():
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
+    for struct in (Row, Sums, Work):
+        _check_size(struct, lib.op_meter_size(struct.__name__.encode()), library)
     return lib
+
+
+def _check_size(struct: type[ctypes.Structure], size: int, library: Path) -> None:
+    """Reading one that differs would give wrong figures, or kill the process."""
+    own = ctypes.sizeof(struct)
+    if size != own:
+        raise NativeError(
+            f"{struct.__name__} has {size} bytes in {library.name}, and {own} in Python"
+        )
+
+
+def _open_graph_call(library: Path) -> Any:
+    module = _open_extension(library)
+    _check_size(GateState, module.gate_size, library)
+    return module
 
 
 def _open_extension(library: Path) -> Any:
@@ -266,9 +285,9 @@ def _open_extension(library: Path) -> Any:
 
 _OP_METER = _Part(
     source=Path(__file__).with_name("_op_meter.cpp"),
-    flags=torch_compat.compile_flags,
-    link_flags=torch_compat.link_flags,
-    depends_on=torch_compat.build_id,
+    flags=machine.compile_flags,
+    link_flags=machine.link_flags,
+    depends_on=machine.build_id,
     open=_open_op_meter,
 )
 _GRAPH_CALL, _KERNEL_TIMER = (
@@ -277,7 +296,10 @@ _GRAPH_CALL, _KERNEL_TIMER = (
         flags=lambda: [f"-I{sysconfig.get_paths()['include']}"],
         link_flags=list,
         depends_on=lambda: sys.version,
-        open=_open_extension,
+        open=open_,
     )
-    for source in ("_graph_call.cpp", "_kernel_timer.cpp")
+    for source, open_ in (
+        ("_graph_call.cpp", _open_graph_call),
+        ("_kernel_timer.cpp", _open_extension),
+    )
 )

@@ -16,13 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
-from instrumented_backend.observe.captured import GraphOps, OpCounter
+from instrumented_backend.observe.captured import GraphOps
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.observe.lines import Line, Lines, Place
+from instrumented_backend.observe.op_counter import OpCounter
 from instrumented_backend.records import notes
+from instrumented_backend.torch_compat import dynamo
 
 BUDGET = 0.004  # of the time that the program runs, by the costs below
 ALWAYS_AFFORDABLE_S = 0.005  # nothing beside importing torch: short runs are seen whole
@@ -46,8 +47,7 @@ class EagerOps:
     """Ops of one name that ran in one gap: after calls of one graph, until the next region.
 
     ``ordinal`` tells the first op of that name in a gap from its second, up to 64. Gaps are
-    numbered ``2 * key + late``; ``key`` is that of the graph's direction (`region_key`), and
-    ``late`` is 0 for its first three observed calls.
+    numbered as in `keys`.
     """
 
     name: str
@@ -67,16 +67,6 @@ class Observed:
     whole: bool  # one window, from the first call on, that never closed
     lost: int  # ops that were not booked, because there were too many names
     elapsed_s: float = 0.0  # since the first window opened, compilations apart
-
-
-def region_key(graph: int | None, backward: bool) -> int:
-    """Numbers the graphs' directions from 1."""
-    return 0 if graph is None else 2 * graph + backward + 1
-
-
-def is_backward(key: int) -> bool:
-    """Of a key that `region_key` made for a known graph."""
-    return key > 0 and not key % 2
 
 
 class OpMeter:
@@ -133,7 +123,7 @@ class OpMeter:
             return
         if not self._patched:
             self._patched = True
-            torch_compat.patch_compile_callbacks(self.compiling)
+            dynamo.patch_compile_callbacks(self.compiling)
         self._loader = threading.Thread(
             target=self._load, name="instrumented_backend op meter", daemon=True
         )

@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.user_code import is_installed, is_internal
+from instrumented_backend.torch_compat import hooks
 
 _EXPLANATION = "  Explanation: "
 _SECOND_BREAK = "*** While handling this graph break, another graph break occurred: ***"
@@ -24,7 +24,7 @@ _IDLE_HINTS = (
     "Report an issue to the backend compiler repo",
 )
 _TORCHS_OWN = "torch's own code asks for it there: nothing in the program to change"
-_REFUSED = f"Backend compiler `{torch_compat.BACKEND_NAME}` failed"
+_REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")

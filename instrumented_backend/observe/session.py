@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.calls import GraphCalls
 from instrumented_backend.observe.codegen import CodegenFacts
 from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
@@ -22,6 +21,7 @@ from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.observe.ops import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
+from instrumented_backend.torch_compat import fx, inductor, profilers, trace_log
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
@@ -91,12 +91,10 @@ class Session:
     def start(self) -> None:
         """Attach the observers that need no Inductor; called once, when the backend is loaded."""
         with self.failures.guard("trace log"):
-            torch_compat.listen_to_trace_log(
-                self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed
-            )
+            trace_log.listen(self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed)
         with self.failures.guard("graph calls"):
             self._calls.start()
-            torch_compat.watch_profiler_state(self._calls.profiled)
+            profilers.watch_running(self._calls.profiled)
         with self.failures.guard("ops"):
             self.ops.start()
         if self._device is not None:
@@ -164,7 +162,7 @@ class Session:
             graph.ops = self.ops.add_graph(gm)
         with self.failures.guard("devices"):
             for value in inputs:
-                kind = torch_compat.device_kind(value)
+                kind = fx.device_kind(value)
                 if kind is not None:
                     self._devices.setdefault(kind)
         with self._lock:
@@ -187,7 +185,7 @@ class Session:
             self._metric_tables.install(config)
         with self.failures.guard("compile log"):
             self.compile_log.graph_opened(graph)
-            if not torch_compat.revive_trace_log():
+            if not trace_log.revive():
                 self.failures.note(
                     notes.NOT_WATCHED,
                     "logging.disable is in force: compile times, breaks, recompiles are unknown",
@@ -221,8 +219,8 @@ class Session:
         # Here and not at the start: this imports Inductor, which the program may never need.
         if not self._post_compile_patched:
             self._post_compile_patched = True
-            torch_compat.patch_post_compile(self._code_loaded)
-            torch_compat.patch_kernel_definition(self._kernel_defined)
+            inductor.patch_post_compile(self._code_loaded)
+            inductor.patch_kernel_definition(self._kernel_defined)
             self._cudagraphs.install()
 
     def _kernel_defined(self, name: str, nodes: Any, kernel: Any) -> None:
@@ -237,7 +235,7 @@ class Session:
         if graph is None:
             return  # compiled for somebody else: plain Inductor in the same process
         with self.failures.guard("backward region"):
-            is_backward = torch_compat.is_backward_code(compiled_graph)
+            is_backward = inductor.is_backward_code(compiled_graph)
             if is_backward:
                 compiled_graph.current_callable = graph.backward(compiled_graph.current_callable)
         with self.failures.guard("generated code"):
@@ -247,12 +245,12 @@ class Session:
             self._metric_tables.code_loaded(compiled_graph)
 
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
-        path = torch_compat.code_path(compiled_graph)
+        path = inductor.code_path(compiled_graph)
         code = GeneratedCode(compiled_graph, path, direction)
         if self._kernel_timer is not None:
             with self.failures.guard("kernel times"):
                 cpp = [kernel.name for kernel in code.names if kernel.language == "cpp"]
-                modules = torch_compat.generated_modules()
+                modules = inductor.generated_modules()
                 code.times = self._kernel_timer.install(modules, path, cpp)
         self._codegen.file(path, [kernel.name for kernel in code.names])
         graph.code.append(code)

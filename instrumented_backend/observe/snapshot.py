@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile_log import CompileLog
 from instrumented_backend.observe.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.device_kernels import add_times
 from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
 from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.ops import Observed, region_key
+from instrumented_backend.observe.keys import region_key
+from instrumented_backend.observe.ops import Observed
 from instrumented_backend.records import (
     CapturedRecord,
     CompileSection,
@@ -33,6 +33,7 @@ from instrumented_backend.records import (
     SummarySection,
     notes,
 )
+from instrumented_backend.torch_compat import machine
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device import DeviceMeter
@@ -315,10 +316,10 @@ def _compile(log: CompileLog, cudagraphs: CudaGraphsSection) -> CompileSection:
 
 def _run(devices: Iterable[str], started: Started) -> RunSection:
     return RunSection(
-        torch=torch_compat.version(),
-        device=", ".join(torch_compat.device_names(devices)) or "cpu",
+        torch=machine.version(),
+        device=", ".join(machine.device_names(devices)) or "cpu",
         python=platform.python_version(),
-        rank=torch_compat.rank(),
+        rank=machine.rank(),
         pid=os.getpid(),
         command=" ".join(sys.argv),
         started=started.date.isoformat(timespec="seconds"),

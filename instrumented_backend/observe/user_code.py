@@ -2,13 +2,17 @@
 
 import os
 import sysconfig
+from pathlib import Path
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import machine
 
 _paths = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.join(path, "") for path in {_paths["stdlib"], _paths["platstdlib"]})
 _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths["platlib"]})
-_OWN = tuple(os.path.join(path, "") for path in (torch_compat.folder(), os.path.dirname(__file__)))
+# The package's root, however deep in it this module is.
+_PACKAGE = str(Path(__file__).parents[__name__.count(".") - 1])
+_OWN = tuple(os.path.join(path, "") for path in (machine.folder(), _PACKAGE))
+_DEMO = os.path.join(_PACKAGE, "demo.py")  # stands for a program of the user's
 
 
 def is_internal(file: str) -> bool:
@@ -16,6 +20,8 @@ def is_internal(file: str) -> bool:
 
     So is what torch generates, for backends other than ours too: FX graphs, Inductor's modules.
     """
+    if file == _DEMO:
+        return False
     if file.startswith(("<frozen", "<eval_with_key>", *_OWN)):
         return True
     generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # set once Inductor has been used

@@ -8,8 +8,8 @@ import pytest
 from programs import Finished, RunProgram
 
 from instrumented_backend.observe.breaks import MAX_BREAKS, BreakLog
+from instrumented_backend.observe.keys import region_key
 from instrumented_backend.observe.lines import Line
-from instrumented_backend.observe.ops import region_key
 from instrumented_backend.observe.reasons import BreakReason, Frame
 from instrumented_backend.records import GraphRecord
 

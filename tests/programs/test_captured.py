@@ -13,7 +13,8 @@ from oracles.oracle import Profiled, profile
 from speeds import full_but
 
 from instrumented_backend.observe import native
-from instrumented_backend.observe.captured import Call, GraphOps, OpCounter
+from instrumented_backend.observe.captured import Call, GraphOps
+from instrumented_backend.observe.op_counter import OpCounter
 
 
 class Harness:

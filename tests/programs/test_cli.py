@@ -365,6 +365,19 @@ def test_run_with_spawned_workers(run_program: RunProgram) -> None:
     assert ours.stdout == theirs.stdout == "[0, 1, 4, 9]\n"
 
 
+def test_run_a_program_that_asks_for_reports_before_it_has_dynamo(run_program: RunProgram) -> None:
+    """Our own backend is then the first to import Dynamo, which is when Inductor is replaced."""
+    done = run_program(
+        """
+        import torch, instrumented_backend
+        instrumented_backend.reset()
+        torch.compile(lambda x: x + 1)(torch.ones(2))
+        """,
+        command=(*TOOL, "run", "{script}"),
+    )
+    assert done.report["summary"]["graph_calls"] == 1 and done.report["notes"] == []
+
+
 def test_run_a_program_without_torch(run_program: RunProgram) -> None:
     theirs, ours = run_both(
         run_program, "import sys; print(sorted(m for m in sys.modules if m == 'torch'))"

@@ -272,13 +272,13 @@ def test_logging_off_altogether(run_forked: RunProgram) -> None:
 
 
 def test_handlers_are_put_back() -> None:
-    from instrumented_backend.torch_compat import TRACE_LOGGER, listen_to_trace_log
+    from instrumented_backend.torch_compat.trace_log import TRACE_LOGGER, listen
 
     logger = logging.getLogger(TRACE_LOGGER)
     before = logger.handlers
     count = len(before)
     handler = logging.NullHandler()
-    undo = listen_to_trace_log(handler, frozenset(), frozenset())
+    undo = listen(handler, frozenset(), frozenset())
     assert handler in logger.handlers
     undo()
     assert handler not in logger.handlers and len(logger.handlers) == count

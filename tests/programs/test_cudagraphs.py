@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe.cudagraphs import CudaGraphs, skip_reason
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import notes
+from instrumented_backend.torch_compat import cudagraphs
 
 
 class Node:
@@ -26,7 +26,7 @@ class Node:
 
 
 def trees() -> Any:
-    """A module with what `patch_cudagraphs` needs of torch's, and a manager that records."""
+    """A module with what `watch` needs of torch's, and a manager that records."""
 
     class Manager:
         def __init__(self) -> None:
@@ -59,9 +59,7 @@ class Function:
 
 def test_recordings_replays_and_recordings_again() -> None:
     module, graphs = trees(), CudaGraphs(Failures())
-    undo = torch_compat._patch_trees(
-        module, graphs.recorded, graphs.replayed, contextlib.nullcontext
-    )
+    undo = cudagraphs._patch_trees(module, graphs.recorded, graphs.replayed, contextlib.nullcontext)
     manager = module.CUDAGraphTreeManager()
     small, large = Function(0), Function(1)
     assert manager.record_function([1], small) == "outputs"
@@ -95,7 +93,7 @@ def test_recordings_replays_and_recordings_again() -> None:
 def test_failures_of_ours_never_reach_the_program() -> None:
     module, failures = trees(), Failures()
     graphs = CudaGraphs(failures)
-    torch_compat._patch_trees(
+    cudagraphs._patch_trees(
         module, graphs.recorded, graphs.replayed, lambda: failures.guard("CUDA graphs")
     )
     manager = module.CUDAGraphTreeManager()
@@ -112,9 +110,7 @@ def test_skips_come_from_torchs_own_log() -> None:
     from torch._inductor import cudagraph_utils
 
     graphs = CudaGraphs(Failures())
-    undo = torch_compat.patch_cudagraphs(
-        graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext
-    )
+    undo = cudagraphs.watch(graphs.recorded, graphs.replayed, graphs, contextlib.nullcontext)
     cudagraph_utils.log_cudagraph_skip_and_bump_counter("skipping cudagraphs due to cpu device (x)")
     cudagraph_utils.maybe_warning_due_to_dynamic_shape(dict.fromkeys(range(1000)), 1)
     undo()

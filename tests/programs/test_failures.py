@@ -11,10 +11,10 @@ from instrumented_backend.records.notes import LOST
 
 PROGRAM = """
     import sys, torch
-    from instrumented_backend import torch_compat
+    from instrumented_backend.torch_compat import dynamo, fx, inductor, inductor_metrics, trace_log
     from instrumented_backend.observe import captured, codegen, counters, compile_log, exit
     from instrumented_backend.observe import generated, graphs, lines, metric_tables, native, ops
-    from instrumented_backend.observe import phases, session
+    from instrumented_backend.observe import op_counter, phases, session
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -28,26 +28,26 @@ PROGRAM = """
 
 COLD = "import torch._inductor.config; torch._inductor.config.force_disable_caches = True"
 INJECTIONS = {
-    "trace log": "torch_compat.listen_to_trace_log = fail",
+    "trace log": "trace_log.listen = fail",
     "compile times": "phases.PhaseClock.mark = fail",
     "compile log": "compile_log.CompileLog._compilation = fail",
     # A backward is compiled lazily only where no cache holds it.
     "lazy backward": f"compile_log.CompileLog._lazy_backward = fail; {COLD}",
     "opening a graph": "compile_log.CompileLog.graph_opened = fail",
     "graph": "graphs.count_ops = fail",
-    "devices": "torch_compat.device_kind = fail",
-    "counters": "torch_compat.dynamo_counters = fail",
-    "metrics": "torch_compat.metric_values = fail",
-    "post_compile": "torch_compat.patch_post_compile = fail",
-    "backward region": "torch_compat.is_backward_code = fail",
+    "devices": "fx.device_kind = fail",
+    "counters": "dynamo.counters = fail",
+    "metrics": "inductor_metrics.values = fail",
+    "post_compile": "inductor.patch_post_compile = fail",
+    "backward region": "inductor.is_backward_code = fail",
     "generated code": "generated.kernel_names = fail",
     "kernels": "generated.parse_module = fail",
-    "code path": "torch_compat.code_path = fail",
+    "code path": "inductor.code_path = fail",
     "forward region": "graphs.ObservedGraph.forward = fail",
     "exit": "exit.ExitHooks.install = fail",
     "op meter": "ops.OpMeter._round = fail",
     "captured ops": "captured.describe = fail",
-    "counting ops": "captured.OpCounter.count_all = fail",
+    "counting ops": "op_counter.OpCounter.count_all = fail",
     "native part": "native.load = fail",
     "graph calls": "native.load_graph_call = fail",
     "lines": "lines.Lines._line = fail",

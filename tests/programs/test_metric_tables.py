@@ -15,10 +15,10 @@ import pytest
 import torch
 from programs import RunProgram
 
-from instrumented_backend import torch_compat
 from instrumented_backend.kernels.sidecar import Facts, write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.metric_tables import MetricTables
+from instrumented_backend.torch_compat import inductor, inductor_metrics
 
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
 
@@ -322,10 +322,10 @@ def patched(
 ) -> Iterator[MetricTables]:
     """The tables in place in this process and in an empty folder; undone afterwards."""
     undos = []
-    for name in ("patch_metric_tables", "patch_multi_kernel_row", "patch_remote_compile"):
-        patch = getattr(torch_compat, name)
+    for name in ("patch_tables", "patch_multi_kernel_row", "patch_remote_compile"):
+        patch = getattr(inductor_metrics, name)
         monkeypatch.setattr(
-            torch_compat, name, lambda *args, patch=patch: undos.append(patch(*args))
+            inductor_metrics, name, lambda *args, patch=patch: undos.append(patch(*args))
         )
     monkeypatch.chdir(tmp_path)
     tables = MetricTables(failures)
@@ -407,8 +407,8 @@ def test_a_kernel_is_logged_once(
     kernel = kernel_data.modules()["plain/reduction.kernel1.py"]
     path = str(tmp_path / "cache" / "ab" / "graph.py")
     write_sidecar(path, {"triton_poi_fused_sin_0": Facts(total_bytes=8_000_000)})
-    monkeypatch.setattr(torch_compat, "code_path", lambda graph: path)
-    monkeypatch.setattr(torch_compat, "fx_graph_key", lambda graph: None)
+    monkeypatch.setattr(inductor, "code_path", lambda graph: path)
+    monkeypatch.setattr(inductor, "fx_graph_key", lambda graph: None)
     # Of a compilation that nobody observes: at once.
     metrics.log_kernel_metadata("alone", "/alone.py", kernel)
     patched.compilation_starts()

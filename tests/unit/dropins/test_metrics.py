@@ -14,7 +14,7 @@ from torch._inductor import config
 from torch._inductor import metrics as inductor
 
 from instrumented_backend import metrics, settings
-from instrumented_backend.kernels.parse import ParseError
+from instrumented_backend.kernels.graph_module import ParseError
 
 KERNELS = {**kernel_data.named("plain", "kernel"), **kernel_data.named("bk", "kernel")}
 

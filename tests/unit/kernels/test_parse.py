@@ -12,12 +12,8 @@ import pytest
 from kernel_data import graph_module, kernel_module, modules, named, only
 
 from instrumented_backend.kernels import triton, triton_syntax
-from instrumented_backend.kernels.parse import (
-    KernelName,
-    ParseError,
-    kernel_names,
-    parse_module,
-)
+from instrumented_backend.kernels.graph_module import KernelName, ParseError, kernel_names
+from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.records import KernelRecord
 
 TRITON_MODULES = {**named("plain"), **named("bk")}

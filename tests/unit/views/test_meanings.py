@@ -2,7 +2,7 @@
 
 from sample_report import sample
 
-from instrumented_backend import torch_compat
+from instrumented_backend.torch_compat import inductor_metrics
 from instrumented_backend.views.meanings import meaning
 from instrumented_backend.views.tables import TABLES
 from instrumented_backend.views.text import render
@@ -10,7 +10,7 @@ from instrumented_backend.views.text import render
 
 def test_inductors_own_fields() -> None:
     missing = [
-        name for name in torch_compat.metric_fields() if meaning("inductor_metrics", name) is None
+        name for name in inductor_metrics.fields() if meaning("inductor_metrics", name) is None
     ]
     assert missing == []
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.autograd import profiler
 from traces import annotation, kernel, launch, op, write
 from waiting import wait_until
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe import device
 from instrumented_backend.observe.device import ROUNDS, SETTLING_ROUNDS, DeviceMeter
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
 from instrumented_backend.profiling.trace_file import read_trace
+from instrumented_backend.torch_compat import machine, profilers
 
 FORWARD, BACKWARD = 1, 2  # region keys
 
@@ -71,9 +72,9 @@ class Windows:
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
     made = Windows()
-    monkeypatch.setattr(torch_compat, "device_profile", lambda: Profile(made.happened))
-    monkeypatch.setattr(torch_compat, "synchronize", lambda: None)
-    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    monkeypatch.setattr(profilers, "device_profile", lambda: Profile(made.happened))
+    monkeypatch.setattr(machine, "synchronize", lambda: None)
+    monkeypatch.setattr(machine, "is_capturing", lambda: False)
     monkeypatch.setattr(device, "FIRST_INTERVAL_S", 1e6)
     made.meter._forget()
     return made
@@ -168,11 +169,11 @@ def test_the_programs_own_profiler_on_another_thread(
 
 
 def test_none_while_a_graph_is_recorded(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
+    monkeypatch.setattr(machine, "is_capturing", lambda: True)
     windows.meter.want()
     windows.rounds(SETTLING_ROUNDS + 5)
     assert windows.happened == []
-    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    monkeypatch.setattr(machine, "is_capturing", lambda: False)
     windows.rounds(1)
     assert windows.happened == ["pause", "start"]
 
@@ -197,15 +198,15 @@ def test_an_open_window_is_read_at_the_exit(windows: Windows) -> None:
 def test_a_failure_ends_it(windows: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     class Failing(Profile):
         def __enter__(self) -> None:
-            torch_compat.profiler_state()._run_on_profiler_start()  # as torch's does first
+            profiler._run_on_profiler_start()  # as torch's does first
             raise RuntimeError("CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
-    monkeypatch.setattr(torch_compat, "device_profile", lambda: Failing(windows.happened))
+    monkeypatch.setattr(profilers, "device_profile", lambda: Failing(windows.happened))
     windows.meter.want()
     windows.rounds(SETTLING_ROUNDS + 5)
     assert windows.happened == ["pause", "resume"], "the op meter goes on"
     assert not windows.gate.active
-    assert not torch_compat.profiler_state()._is_profiler_enabled
+    assert not profiler._is_profiler_enabled
     [note] = windows.failures.notes
     assert note.text.startswith("lost: device time: RuntimeError: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS")
 
@@ -298,11 +299,11 @@ def test_one_that_is_open_when_a_graph_is_recorded_ends_later(
     """Ending it waits for the GPU, which would break the program's recording."""
     windows.meter.want()
     windows.rounds(SETTLING_ROUNDS + 1)
-    monkeypatch.setattr(torch_compat, "is_capturing", lambda: True)
+    monkeypatch.setattr(machine, "is_capturing", lambda: True)
     windows.rounds(2 * ROUNDS)
     windows.meter.close()  # for a report
     assert windows.happened == ["pause", "start"]
-    monkeypatch.setattr(torch_compat, "is_capturing", lambda: False)
+    monkeypatch.setattr(machine, "is_capturing", lambda: False)
     windows.rounds(1)
     assert windows.happened == ["pause", "start", "stop", "resume"]
 
@@ -323,7 +324,7 @@ def test_the_window_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
     with pytest.warns(UserWarning) as theirs, torch.profiler.profile(activities=activities):
         pass
     with pytest.warns(UserWarning) as warned:
-        profile = torch_compat.device_profile()
+        profile = profilers.device_profile()
         with profile:
             torch.ones(2).add(1)
     assert [str(w.message) for w in warned] == [str(w.message) for w in theirs]
@@ -334,34 +335,30 @@ def test_the_window_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
 
 def test_emit_nvtx_keeps_its_mark(monkeypatch: pytest.MonkeyPatch) -> None:
     """It sets torch's mark of a running profiler, and ends our window only then."""
-    module = torch_compat.profiler_state()
     for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
 
         def pretend(*args: object) -> None:
             """There is no NVTX without CUDA."""
 
         pretend.__name__ = name
-        monkeypatch.setattr(module, name, pretend)
-    torch_compat.watch_profilers(module._run_on_profiler_stop, lambda: None)
-    monkeypatch.setattr(module, "_is_profiler_enabled", False)
-    module._run_on_profiler_start()
-    module._enable_profiler()
-    assert module._is_profiler_enabled
-    module._run_on_profiler_stop()
-    module._prepare_profiler()
-    module._run_on_profiler_start()
-    module._prepare_profiler()
-    assert not module._is_profiler_enabled, "one that is prepared does not run yet"
+        monkeypatch.setattr(profiler, name, pretend)
+    profilers.watch_starts(profiler._run_on_profiler_stop, lambda: None)
+    monkeypatch.setattr(profiler, "_is_profiler_enabled", False)
+    profiler._run_on_profiler_start()
+    profiler._enable_profiler()
+    assert profiler._is_profiler_enabled
+    profiler._run_on_profiler_stop()
+    profiler._prepare_profiler()
+    profiler._run_on_profiler_start()
+    profiler._prepare_profiler()
+    assert not profiler._is_profiler_enabled, "one that is prepared does not run yet"
 
 
 def test_it_notices_torchs_own_profiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = torch_compat.profiler_state()
     for name in ("_prepare_profiler", "_enable_profiler", "_disable_profiler"):
-        monkeypatch.setattr(module, name, getattr(module, name))
+        monkeypatch.setattr(profiler, name, getattr(profiler, name))
     happened: list[str] = []
-    torch_compat.watch_profilers(
-        lambda: happened.append("starting"), lambda: happened.append("stopped")
-    )
+    profilers.watch_starts(lambda: happened.append("starting"), lambda: happened.append("stopped"))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         torch.ones(2).add(1)
     assert happened == ["starting", "starting", "stopped"]

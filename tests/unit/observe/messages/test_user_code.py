@@ -1,13 +1,20 @@
 """Whose code a file is."""
 
 import json
+from pathlib import Path
 
 import pytest
 import tabulate
 import torch
 
-from instrumented_backend.observe import user_code
+import instrumented_backend
 from instrumented_backend.observe.user_code import is_installed, is_internal
+
+PACKAGE = Path(instrumented_backend.__file__).parent
+OUR_OWN = (
+    *("__init__.py", "__main__.py", "backend.py", "cli.py", "script.py"),
+    *("observe/user_code.py", "torch_compat/dynamo.py"),
+)
 
 
 @pytest.mark.parametrize(
@@ -15,7 +22,8 @@ from instrumented_backend.observe.user_code import is_installed, is_internal
     [
         (torch.__file__, True, True),
         (json.__file__, True, False),
-        (user_code.__file__, True, False),
+        *((str(PACKAGE / name), True, False) for name in OUR_OWN),
+        (str(PACKAGE / "demo.py"), False, False),
         ("<frozen importlib._bootstrap>", True, False),
         ("<eval_with_key>.7 from /me/model.py:3 in f", True, False),
         ("/me/cache/72/c72mb.py", True, False),
@@ -28,5 +36,5 @@ from instrumented_backend.observe.user_code import is_installed, is_internal
 def test_whose(monkeypatch: pytest.MonkeyPatch, file: str, internal: bool, installed: bool) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "/me/cache")
     assert is_internal(file) == internal
-    if file != user_code.__file__:  # which may be installed as well
+    if not file.startswith(str(PACKAGE)):  # which may be installed as well
         assert is_installed(file) == installed

@@ -1,13 +1,16 @@
 """The library: built once, rebuilt where it is damaged, and missed without harm."""
 
+import ctypes
 import pwd
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
-from instrumented_backend.observe import native
+from instrumented_backend.observe import keys, native
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,43 @@ def test_a_damaged_library_is_built_again(built: Path, tmp_path: Path, damage: s
     native.load_graph_call(tmp_path)
     assert len(path.read_bytes()) > 5000
     assert native._is_intact(path)
+
+
+class Wider(ctypes.Structure):
+    """A struct of another size than the library's."""
+
+    _fields_: ClassVar = [("one", ctypes.c_int64), ("two", ctypes.c_int64), ("far", ctypes.c_char)]
+
+
+@pytest.mark.parametrize(
+    ("struct", "load"),
+    [
+        ("Row", native.load),
+        ("Sums", native.load),
+        ("Work", native.load),
+        ("GateState", native.load_graph_call),
+    ],
+)
+def test_a_struct_of_another_size(
+    monkeypatch: pytest.MonkeyPatch, struct: str, load: Callable[[], Any]
+) -> None:
+    size = ctypes.sizeof(getattr(native, struct))
+    wider = type(struct, (Wider,), {"_fields_": [("more", ctypes.c_char * size)]})
+    monkeypatch.setattr(native, struct, wider)
+    message = rf"^{struct} has {size} bytes in \w+-\w+\.so, and {ctypes.sizeof(wider)} in Python$"
+    with pytest.raises(native.NativeError, match=message):
+        load()
+
+
+def test_a_struct_that_the_library_does_not_know(op_meter: Any) -> None:
+    assert op_meter.op_meter_size(b"Thing") == 0
+
+
+def test_gaps_are_numbered_alike(op_meter: Any) -> None:
+    for key in (0, 1, 2, 7):
+        gaps = keys.early_gap(key), keys.late_gap(key)
+        assert gaps == tuple(op_meter.op_meter_gap(key, late) for late in (0, 1))
+        assert {keys.key_before(gap) for gap in gaps} == {key}
 
 
 def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

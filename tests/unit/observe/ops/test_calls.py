@@ -11,11 +11,11 @@ import pytest
 import torch
 from waiting import wait_until
 
-from instrumented_backend import torch_compat
 from instrumented_backend.observe import native
 from instrumented_backend.observe.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.gate import Gate
+from instrumented_backend.torch_compat import profilers
 
 KEY = 6
 
@@ -136,10 +136,10 @@ def test_a_fork_while_the_gate_changes() -> None:
 
 def test_a_profiler_that_runs(natively: bool) -> None:
     made = Call(natively, str)
-    undo = torch_compat.watch_profiler_state(made.calls.profiled)
+    undo = profilers.watch_running(made.calls.profiled)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
         assert made.call(1) == "1"
-        undo_later = torch_compat.watch_profiler_state(made.calls.profiled)
+        undo_later = profilers.watch_running(made.calls.profiled)
         assert made.call(2) == "2"
     undo_later()
     undo()

@@ -1,0 +1,80 @@
+"""The build of torch, how to compile against it, the devices, and the rank of the process."""
+
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def version() -> str:
+    import torch
+
+    return str(torch.__version__)
+
+
+def rank() -> int:
+    """The process's rank in its job; 0 outside distributed jobs."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    text = os.environ.get("RANK", "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def device_names(kinds: Iterable[str]) -> list[str]:
+    """``["cuda"]`` → the names of its devices that the program used; other kinds stay as is."""
+    import torch
+
+    names: list[str] = []
+    for kind in kinds:
+        if kind == "cuda" and torch.cuda.is_initialized():
+            names.append(torch.cuda.get_device_name())
+        else:
+            names.append(kind)
+    return names
+
+
+def synchronize() -> None:
+    """Wait until the current GPU has done all that was asked of it."""
+    import torch
+
+    torch.cuda.synchronize()
+
+
+def is_capturing() -> bool:
+    """Is a CUDA graph being recorded on this thread's stream?"""
+    import torch
+
+    return torch.cuda.is_current_stream_capturing()
+
+
+def build_id() -> str:
+    """Which build of torch this is: version, source commit, C++ ABI."""
+    import torch
+
+    return f"{torch.__version__} {torch.version.git_version} {_cxx11_abi()}"
+
+
+def _cxx11_abi() -> int:
+    import torch
+
+    return int(torch.compiled_with_cxx11_abi())
+
+
+def compile_flags() -> list[str]:
+    """For a C++ file that includes torch's own headers, without importing cpp_extension."""
+    return [f"-D_GLIBCXX_USE_CXX11_ABI={_cxx11_abi()}", f"-I{_torch_folder() / 'include'}"]
+
+
+def link_flags() -> list[str]:
+    return [f"-L{_torch_folder() / 'lib'}", "-ltorch_cpu", "-lc10"]
+
+
+def _torch_folder() -> Path:
+    import torch
+
+    return Path(torch.__file__).parent
+
+
+def folder() -> str:
+    return str(_torch_folder())
