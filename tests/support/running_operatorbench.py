@@ -55,5 +55,5 @@ def run(folder: Path, *options: str) -> Ran:
         log.write_text(INPUTS)
     command = [sys.executable, BENCHMARK, "--inp-file", log, "--out", folder / "out"]
     command += ["--device", "cpu", "--repeats", "1", *options]
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=300)
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=900)
     return Ran(done.returncode, done.stdout, done.stderr, folder / "out")
