@@ -134,7 +134,7 @@ def as_in_the_run(kernels: list["BenchRecord"], peak: "Peak", in_run: Times) -> 
 
     ``bench`` may take longer by what a note explains: the launch, and what the cache would hold.
     """
-    from instrumented_backend.bench.records import TIMED_COLD
+    from instrumented_backend.records.notes import TIMED_COLD
 
     by_name: dict[str, list[BenchRecord]] = defaultdict(list)
     for record in kernels:
@@ -148,7 +148,7 @@ def as_in_the_run(kernels: list["BenchRecord"], peak: "Peak", in_run: Times) -> 
         (record,) = records
         moved, true_ms = records[0].kernel.total_bytes, statistics.median(times)
         explained_ms = 0.0
-        if any(TIMED_COLD in note for note in record.notes):
+        if TIMED_COLD in record.note_codes:
             held = min(moved, cache_bytes)
             explained_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
         elif moved > cache_bytes:

@@ -53,7 +53,7 @@ def measure(device: str) -> list[Figure]:
     }
     rows = []
     for direction, function in functions.items():
-        ours = found[f"{direction}_s"]
+        ours = getattr(found, f"{direction}_s")
         for oracle, seconds in (("its metrics", theirs[direction]), ("its sums", times[function])):
             figure = f"{direction} compilation by {oracle}, s"
             rows.append(Figure("mlp, 4 layers", figure, "cold", ours, seconds, LIMIT))

@@ -20,6 +20,7 @@ from proof.kernel_time import time_rows
 
 from instrumented_backend.bench.records import BenchRecord, Peak, Timing
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.records.notes import TIMED_COLD
 
 
 def test_median_and_quartiles_lie_among_the_values() -> None:
@@ -252,17 +253,16 @@ def test_utilization_of_a_recorded_trace() -> None:
 # --- Bench on a GPU -----------------------------------------------------------------------------
 
 
-def benched(name: str, ms: float, total_bytes: int, *notes: str) -> BenchRecord:
+def benched(name: str, ms: float, total_bytes: int, *codes: str) -> BenchRecord:
     timing = Timing(ms, ms, ms, ms, 9)
     kernel = KernelRecord(name, "triton", total_bytes=total_bytes)
-    return BenchRecord(kernel, timing, notes=list(notes))
+    return BenchRecord(kernel, timing, note_codes=list(codes))
 
 
 def test_what_a_note_explains_is_not_off() -> None:
     peak = Peak("cuda", "a GPU", 1000.0, 1 << 30, cache_bytes=50_000_000, launch_ms=0.004)
-    cold = "timed with cold caches and the launch"
     kernels = [
-        benched("small", 0.055, 40_000_000, cold),  # 0.044 ms are explained: 0.011 for 0.01
+        benched("small", 0.055, 40_000_000, TIMED_COLD),  # 0.044 ms are explained: 0.011 for 0.01
         benched("large", 1.02, 900_000_000),
         benched("larger", 1.9, 900_000_000),
         benched("twice", 9.0, 900_000_000),
@@ -275,7 +275,7 @@ def test_what_a_note_explains_is_not_off() -> None:
     assert (large.ours, large.oracle, launch.ours, launch.ok) == (2, 2, 4, True)
     # Faster than explained is as in the run.
     (worst, *_) = bench_gpu.as_in_the_run(
-        [benched("k", 0.03, 40_000_000, cold)], peak, {"k": [0.01]}
+        [benched("k", 0.03, 40_000_000, TIMED_COLD)], peak, {"k": [0.01]}
     )
     assert worst.ours == pytest.approx(0.01)
 
