@@ -15,7 +15,7 @@ from kernel_data import modules
 from waiting import wait_until
 
 from instrumented_backend import cli
-from instrumented_backend.bench import driver
+from instrumented_backend.bench import driver, events
 from instrumented_backend.bench.collect import device_of, find_targets
 from instrumented_backend.bench.driver import Options
 from instrumented_backend.bench.records import BenchRun, Peak
@@ -157,10 +157,10 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The limit of time is that of a kernel that hangs; others may take as long as they like."""
     original, hangs = driver.Child.next, tmp_path / "module.py.hangs"
 
-    def next_event(child: driver.Child, limit_s: float) -> driver.Event:
+    def next_event(child: driver.Child, limit_s: float) -> events.Event:
         wait_until(lambda: hangs.exists() or not child._events.empty())
         event = original(child, limit_s)
-        if event["event"] == "gone":
+        if isinstance(event, events.Gone):
             hangs.unlink(missing_ok=True)
         return event
 
