@@ -32,14 +32,9 @@ from instrumented_backend.records.ops import (
     MissingRecord,
     OpsRecord,
 )
-from instrumented_backend.records.report import (
-    SCHEMA_VERSION,
-    Report,
-    ReportError,
-    RunSection,
-    SummarySection,
-)
+from instrumented_backend.records.report import Report, RunSection, SummarySection
 from instrumented_backend.records.store import find_reports, read_report
+from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 __all__ = [
     "SCHEMA_VERSION",

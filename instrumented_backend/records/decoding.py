@@ -10,9 +10,9 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from instrumented_backend.records.report import SCHEMA_VERSION, Report, ReportError
 from instrumented_backend.records.surrogates import without_surrogates
 from instrumented_backend.records.upgrade import upgrade
+from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 LARGEST = 2**63 - 1  # what fits 64 bits
 _DIGITS = len(str(LARGEST))
@@ -23,8 +23,11 @@ _ABSENT = re.compile(r"Object missing required field `(?P<field>\w+)`")
 Type = TypeVar("Type")
 
 
-def decode(text: str) -> Report:
-    """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
+def decode(text: str, kind: type[Type]) -> Type:
+    """A file's text as ``kind``, the type of the whole report.
+
+    Raises `ReportError` where the text is not JSON, not a report, or of another version.
+    """
     data = _parse(text)
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ReportError("not a report of instrumented-backend: no schema_version in it")
@@ -32,7 +35,7 @@ def decode(text: str) -> Report:
     if type(version) is int and version != SCHEMA_VERSION:
         raise ReportError(f"schema_version is {version}; this version reads {SCHEMA_VERSION} only")
     upgrade(data)
-    return convert(data, Report)
+    return convert(data, kind)
 
 
 def convert(data: Any, kind: type[Type]) -> Type:

@@ -1,16 +1,18 @@
 """A report as the text of its file."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from instrumented_backend.records.compilation import CompileSection
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.records.report import Report
 from instrumented_backend.records.surrogates import without_surrogates
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def encode(report: Report) -> str:
+
+def encode(report: "DataclassInstance") -> str:
     """One line for each section, and for each item of a section that is a list.
 
     A figure that is not finite is written as null: JSON has no word for it. A byte of a name that

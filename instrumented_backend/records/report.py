@@ -11,12 +11,7 @@ from instrumented_backend.records.compilation import (
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
-
-SCHEMA_VERSION = 1
-
-
-class ReportError(ValueError):
-    """A file is not a report that we can read; the message is one line."""
+from instrumented_backend.records.version import SCHEMA_VERSION
 
 
 @dataclass
@@ -81,4 +76,4 @@ class Report(Noted):
         """Raises `ReportError` where the text is not JSON, not a report, or of another version."""
         from instrumented_backend.records.decoding import decode
 
-        return decode(text)
+        return decode(text, cls)

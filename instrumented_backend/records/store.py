@@ -4,7 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from instrumented_backend.records.report import Report, ReportError
+from instrumented_backend.records.report import Report
+from instrumented_backend.records.version import ReportError
 
 _NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 

@@ -1,0 +1,7 @@
+"""What a file is that cannot be read, and which version of the format can."""
+
+SCHEMA_VERSION = 1
+
+
+class ReportError(ValueError):
+    """A file is not a report that we can read; the message is one line."""
