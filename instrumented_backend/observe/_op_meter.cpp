@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <csignal>
 #include <cstdint>
 #include <cstring>
 #include <ctime>
@@ -25,6 +26,14 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
+
+// Of the Python that has loaded this; its headers would tie the library to one version of it.
+extern "C" {
+int PyGILState_Ensure();
+void PyGILState_Release(int state);
+int PyOS_InterruptOccurred();
+int PyErr_SetInterruptEx(int signal);
+}
 
 namespace at {
 TORCH_API bool in_parallel_region();  // ATen/Parallel.h, which takes seconds more to compile
@@ -98,7 +107,8 @@ struct KeyHash {
 };
 
 // Called for a sampled op: name, gap, ordinal, nanoseconds, how many ops the sample stands for.
-using Sampler = void (*)(const char*, int64_t, int64_t, int64_t, double);
+// True where Ctrl-C came meanwhile: Python would lose the exception of a callback.
+using Sampler = bool (*)(const char*, int64_t, int64_t, int64_t, double);
 
 // Looks names up without making a string of each.
 struct NameHash {
@@ -419,7 +429,13 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   if (sampler && std::uncaught_exceptions() == 0) {
     ++t.quiet;
     const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
-    sampler(name, gap, ordinal, ns, weight);
+    // Mostly, Ctrl-C comes while an op computes: then it is for the program, and nothing is
+    // sampled.
+    const int gil = PyGILState_Ensure();
+    if (PyOS_InterruptOccurred() || sampler(name, gap, ordinal, ns, weight)) {
+      PyErr_SetInterruptEx(SIGINT);
+    }
+    PyGILState_Release(gil);
     t.work.sample_ns += now_ns(CLOCK_THREAD_CPUTIME_ID) - start;
     ++t.work.samples;
     --t.quiet;

@@ -67,10 +67,20 @@ class Lines:
                     sums[1] += time_ns
         return found
 
-    def sample(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> None:
-        """Called by the native part, on the thread of the op, right after it."""
+    def sample(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> bool:
+        """Called by the native part, on the thread of the op, right after it.
+
+        Whether Ctrl-C came meanwhile, which the native part then passes on to the program.
+        """
+        try:
+            self._note(name, gap, ordinal, time_ns, weight)
+        except KeyboardInterrupt:
+            return True
+        return False
+
+    def _note(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> None:
         with self._failures.guard("lines of eager ops"):
-            frame = self._user_frame(sys._getframe().f_back) or self._backward_frame()
+            frame = self._user_frame(sys._getframe(2)) or self._backward_frame()
             with self._lock:
                 spots = self._weights.get((name, gap, ordinal))
                 if spots is None:

@@ -83,7 +83,7 @@ class GateState(ctypes.Structure):
 
 
 Sampler = ctypes.CFUNCTYPE(
-    None, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double
+    ctypes.c_bool, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double
 )
 
 

@@ -564,3 +564,32 @@ def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:
     assert (device["status"], device["pct_captured"]) == ("unknown", None)
     assert "device time: unknown: no graph was compiled for CUDA" in done.stderr
     assert done.stdout == "1\n"
+
+
+def test_ctrl_c_while_ops_are_sampled_is_the_programs(run_program: RunProgram) -> None:
+    """It comes while an op computes, and Python sees it in our callback, where it would be lost."""
+    program = """
+        import os, signal, threading, torch
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(3))
+        x = torch.ones(600, 600)
+        computing = threading.Event()
+        def press():
+            for _ in range(20):
+                computing.wait()
+                computing.clear()
+                os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=press, daemon=True).start()
+        caught = 0
+        for _ in range(20):
+            try:
+                computing.set()
+                for _ in range(100):
+                    x @ x
+            except KeyboardInterrupt:
+                caught += 1
+        print(caught)
+    """
+    env = {"TORCHDYNAMO_PRINT_MISSING": "1", "INSTRUMENTED_OPS": "always"}
+    done = run_program(program, env=env)
+    assert done.stdout == "20\n", done.stderr
+    assert "KeyboardInterrupt" not in done.stderr

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import record_operator_inputs
 import torch
 from click.testing import CliRunner
@@ -110,6 +111,7 @@ def test_counts_go_on_in_the_same_log(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full  # and not with torch 2.11: today's transformers need more of fake tensors
 def test_a_shipped_architecture(tmp_path: Path) -> None:
     """ViT-B/16: 64 images of 14² patches and a class token, 12 blocks; written by the command."""
     done = CliRunner().invoke(record_operator_inputs.main, ["vit_base", "--out", str(tmp_path)])
