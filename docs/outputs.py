@@ -72,6 +72,9 @@ def blocks_of(page: Path, text: str | None = None) -> list[Block]:
 
 # --- Running ------------------------------------------------------------------------------------
 
+# What a CUDA build of torch logs where there is no GPU, for one.
+_TORCHS_LOG = re.compile(r"^[VDIWE]\d{4} \d\d:\d\d:.*\n", re.MULTILINE)
+
 
 def split_command(command: str) -> tuple[dict[str, str], list[str]]:
     """``"A=1 python train.py"`` → ``({"A": "1"}, ["python", "train.py"])``; no comment."""
@@ -113,6 +116,7 @@ def run(command: str, folder: Path) -> str:
     if done.returncode:
         raise RuntimeError(f"{command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
     text = done.stderr if is_program or demo else done.stdout
+    text = _TORCHS_LOG.sub("", text)
     return text[text.index("instrumented: ") :] if demo else text
 
 
@@ -147,6 +151,7 @@ _VARYING = (
     (r"^\S.*(?=: copies # GB/s)", "DEVICE"),
     (r"(?<=^torch #).*, Python #, .*(?=, # threads$)", ", Python #, DEVICE"),
     (r"^/\S+:", "PATH:"),
+    (r" \S+\.log, what compilers and operators printed$", ""),  # where any did
 )
 _OPTIONAL = ("missed ", "faster than ")  # an op with 1 % of the time; data that fit in a cache
 
