@@ -211,8 +211,8 @@ def test_aot_compile(run_forked: RunProgram, tmp_path: Any) -> None:
     done = run_forked(f"""
         import torch
         def f(x): return x.sin() * 2
-        compiled = torch.compile(f, backend="instrumented", fullgraph=True)
         with torch._dynamo.config.patch(enable_aot_compile=True):
+            compiled = torch.compile(f, backend="instrumented", fullgraph=True)
             saved = compiled.aot_compile(((torch.ones(4),), {{}}))
         for _ in range(3):
             assert torch.allclose(saved(torch.ones(4)), f(torch.ones(4)))

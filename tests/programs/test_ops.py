@@ -571,7 +571,7 @@ def test_ctrl_c_while_ops_are_sampled_is_the_programs(run_program: RunProgram) -
     program = """
         import os, signal, threading, torch
         torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(3))
-        x = torch.ones(600, 600)
+        x = torch.ones(300, 300)
         computing = threading.Event()
         def press():
             for _ in range(20):
