@@ -24,7 +24,8 @@ enum State : int64_t { kUnwatched, kWatched, kMetered };
 
 // What each call needs comes first, close together.
 struct GraphCall {
-  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
   PyObject* compiled;
   const Gate* gate;
   int64_t* calls;  // their number, under the interpreter lock

@@ -14,7 +14,8 @@
 namespace {
 
 struct Timer {
-  PyObject_HEAD vectorcallfunc vectorcall;
+  PyObject_HEAD
+  vectorcallfunc vectorcall;
   PyObject* function;
   long long calls;
   long long timed;  // of those calls

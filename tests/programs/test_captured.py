@@ -150,7 +150,7 @@ FUNCTIONS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 @pytest.mark.parametrize("requires_grad", [True, False], ids=["training", "inference"])
 # torch 2.11 has a call of _make_dual in jvp's graph, whose ops are estimated, which is said.
-@pytest.mark.parametrize("name", full_but(FUNCTIONS, *(set(FUNCTIONS) - {"jvp"})))
+@pytest.mark.parametrize("name", full_but(FUNCTIONS, *FUNCTIONS.keys() - {"jvp"}))
 def test_functions(harness: Harness, name: str, requires_grad: bool) -> None:
     shape = (8, 8) if name == "autocast" else (4, 2, 8)
     x = torch.randn(shape, requires_grad=requires_grad)

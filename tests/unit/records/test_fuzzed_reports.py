@@ -107,7 +107,7 @@ def test_damaged_values(originals: list[str], batch: int) -> None:
         damage(data, chance)
         try:
             read += read_and_draw(json.dumps(data), chance)
-        except Exception as error:
+        except Exception as error:  # any: it is raised again, with the report that it is about
             raise AssertionError(f"report {number} of seed {SEED}") from error
     assert read > 0.2 * COUNT / BATCHES, "hardly any is drawn: the views are not tested"
 
