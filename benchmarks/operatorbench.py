@@ -285,7 +285,7 @@ def _as_keyboard_interrupt(number: int, frame: object) -> NoReturn:
 
 def write(run: Run, out: Path, stem: str, timings: str | None) -> Iterator[Path]:
     """The files at the end, each path as it is written."""
-    from instrumented_backend.whole_file import write_whole
+    from instrumented_backend.records.whole_file import write_whole
 
     texts = {f"{stem}.json": to_json(run), f"{stem}.csv": to_csv(run)}
     if timings is not None:

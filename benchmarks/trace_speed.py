@@ -51,7 +51,7 @@ READERS = {
     """,
     PARSE: """
         import msgspec
-        from instrumented_backend.profiling.event_stream import Fields
+        from instrumented_backend.traces.event_stream import Fields
         start()
         with open(path, "rb") as file:
             events = msgspec.json.decode(file.read(), type=Fields).traceEvents
@@ -59,7 +59,7 @@ READERS = {
     """,
     PIECES: """
         from pathlib import Path
-        from instrumented_backend.profiling.event_stream import EventStream
+        from instrumented_backend.traces.event_stream import EventStream
         start()
         result = f"{sum(len(events) for events in EventStream(Path(path))):,} events"
     """,

@@ -15,7 +15,7 @@ import torch
 
 from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
-from instrumented_backend.observe.graphs import ObservedGraph
+from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import click
 
 from instrumented_backend import __version__, settings
+from instrumented_backend.commands.script import Script, run_as_main
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
-from instrumented_backend.script import Script, run_as_main
 from instrumented_backend.views.text import render
 
 MANY_FILES = 50  # more of them get a progress bar
 if TYPE_CHECKING:
-    from instrumented_backend.profiling.time_range import TimeRange
-    from instrumented_backend.profiling.utilization import TraceTime
+    from instrumented_backend.traces.time_range import TimeRange
+    from instrumented_backend.traces.utilization import TraceTime
 
 # Above this, reading a trace shows how far it is: about 0.1 s, or more if it is compressed.
 _LONG_READ_BYTES = 20_000_000
@@ -148,7 +148,7 @@ def kernels(paths: tuple[Path, ...], layout: str) -> None:
         instrumented-backend kernels /tmp/torchinductor_$USER
         instrumented-backend kernels graph.py --format json
     """
-    from instrumented_backend.kernels.collect import CollectError, collect, find_files
+    from instrumented_backend.kernels.code_files import CollectError, collect, find_files
     from instrumented_backend.views.kernels import render_kernels
 
     gc.disable()  # syntax trees hold no cycles, and looking for some takes a third of the time
@@ -218,9 +218,9 @@ def bench(
         instrumented-backend bench /tmp/torchinductor_$USER
         instrumented-backend bench report.rank0.pid17.json --format csv
     """
-    from instrumented_backend.bench.collect import find_targets
     from instrumented_backend.bench.driver import NoDeviceError, Options, bench, free_memory
-    from instrumented_backend.kernels.collect import CollectError
+    from instrumented_backend.bench.targets import find_targets
+    from instrumented_backend.kernels.code_files import CollectError
     from instrumented_backend.views.bench import render_bench
 
     try:
@@ -257,7 +257,7 @@ def bench(
 
 
 def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) -> "TimeRange | None":
-    from instrumented_backend.profiling.time_range import TimeRange
+    from instrumented_backend.traces.time_range import TimeRange
 
     try:
         return None if value is None else TimeRange.parse(value)
@@ -303,7 +303,7 @@ def trace(
     the share of kernel time that compiled graphs launched; its longest kernels. Give the traces of
     several ranks to see them side by side.
     """
-    from instrumented_backend.profiling.event_stream import TraceError
+    from instrumented_backend.traces.event_stream import TraceError
     from instrumented_backend.views import trace as views
 
     if form == "csv" and len(names) > 1:
@@ -322,8 +322,8 @@ def trace(
 
 
 def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
-    from instrumented_backend.profiling.trace_file import read_trace
-    from instrumented_backend.profiling.utilization import time_of
+    from instrumented_backend.traces.trace_file import read_trace
+    from instrumented_backend.traces.utilization import time_of
 
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     if size < _LONG_READ_BYTES:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from instrumented_backend import csv_rows, settings
+from instrumented_backend import settings
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, csv_rows
 from instrumented_backend.torch_compat import inductor_metrics
 
 __all__ = [

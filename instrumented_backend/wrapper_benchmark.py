@@ -102,9 +102,9 @@ def _bench_modules(all_configs: bool) -> Iterator[Any]:
 def _bench_graph(module: ModuleType, text: str, all_configs: bool) -> Iterator[Any]:
     import torch
 
-    from instrumented_backend.bench.collect import device_of
     from instrumented_backend.bench.graph import graph_arguments
-    from instrumented_backend.bench.launches import Walk
+    from instrumented_backend.bench.targets import device_of
+    from instrumented_backend.bench.walk import Walk
     from instrumented_backend.kernels.parse import GraphSource
 
     source = GraphSource(text)
@@ -124,8 +124,8 @@ def _ignore(launch: Any) -> None:
 
 
 def _bench_kernel(module: ModuleType, text: str, all_configs: bool) -> Iterator[Any]:
-    from instrumented_backend.bench.collect import device_of
     from instrumented_backend.bench.kernel_module import bench_kernel_module
+    from instrumented_backend.bench.targets import device_of
 
     yield from bench_kernel_module(module, text, device_of(text), all_configs)
 

@@ -14,7 +14,7 @@ from filelock import FileLock
 from paths import TESTS
 from programs import NO_GPU, Finished, Forker, RunProgram, prepare, read_reports
 
-from instrumented_backend.observe import native
+from instrumented_backend.observe.native import build as native
 
 surroundings.forget_variables()
 surroundings.let_children_be_interrupted()

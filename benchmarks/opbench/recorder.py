@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from instrumented_backend.whole_file import write_whole
+from instrumented_backend.records.whole_file import write_whole
 from opbench.input_log import (
     MAX_ELEMENTS,
     DtypeName,

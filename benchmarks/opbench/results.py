@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.whole_file import write_whole
+from instrumented_backend.records.whole_file import write_whole
 
 SCHEMA_VERSION = 1
 QUANTILES = (0.2, 0.5, 0.8)

@@ -12,7 +12,7 @@ from proof import child
 from proof.figures import Figure, nearest
 
 if TYPE_CHECKING:
-    from instrumented_backend.bench.records import BenchRecord, BenchRun, Peak
+    from instrumented_backend.records.bench import BenchRecord, BenchRun, Peak
 
 GPT2 = "gpt2, 2 layers"
 LAYERS, BATCH, LENGTH = 2, 8, 1024
@@ -42,8 +42,8 @@ def kernels_on_gpu() -> list[Figure]:
 
 
 def _benched(cache: str, **options: Any) -> "BenchRun":
-    from instrumented_backend.bench.collect import find_targets
     from instrumented_backend.bench.driver import Options, bench
+    from instrumented_backend.bench.targets import find_targets
 
     return bench(find_targets([Path(cache)]).modules, Options(**options))
 

@@ -20,8 +20,8 @@ def sum_of_kernels(layers: int = 2, rounds: int = 3) -> list[Figure]:
     call, against ``benchmark_compiled_module`` of the same module; medians of some rounds, in which
     the two take turns.
     """
-    from instrumented_backend.bench.collect import find_targets
     from instrumented_backend.bench.driver import Options, bench
+    from instrumented_backend.bench.targets import find_targets
 
     model = f"gpt2, {layers} layers"
     sums: dict[str, list[float | None]] = {}

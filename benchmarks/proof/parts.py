@@ -39,10 +39,10 @@ def parts(pairs: int) -> list[Cost]:
 
 def counted_call() -> float:
     """A graph's call, as nobody watches it."""
-    from instrumented_backend.observe import native
-    from instrumented_backend.observe.calls import CallCounter, GraphCalls
     from instrumented_backend.observe.failures import Failures
-    from instrumented_backend.observe.gate import Gate
+    from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
+    from instrumented_backend.observe.native import build as native
+    from instrumented_backend.observe.native.gate import Gate
 
     calls = GraphCalls(Gate(), Failures())
     calls._native = native.load_graph_call()
@@ -52,7 +52,7 @@ def counted_call() -> float:
 
 def timed_call() -> float:
     """Of the calls after the first thousand, of which a quarter is timed."""
-    from instrumented_backend.observe import native
+    from instrumented_backend.observe.native import build as native
 
     timer = native.load_kernel_timer().Timer(len)
     for _ in range(1000):
@@ -72,7 +72,7 @@ def _ns_over(call: Any) -> float:
 
 def note() -> float:
     """What is done for a graph's code on the thread that compiles."""
-    from instrumented_backend.observe.generated import GeneratedCode
+    from instrumented_backend.observe.code.generated import GeneratedCode
 
     graph = _graph()
     return 1e6 * min(
@@ -98,8 +98,8 @@ def parsing() -> float:
 
 def reading() -> float:
     """Until the exit goes on, with more to parse than its limit has time for."""
+    from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
     from instrumented_backend.observe.failures import Failures
-    from instrumented_backend.observe.generated import GeneratedCode, KernelReader
 
     reader = KernelReader(Failures(), in_background=False)
     graphs = [_graph() for _ in range(GRAPHS)]

@@ -65,7 +65,7 @@ def _limit_memory(limit: int) -> None:
 
 
 def _bench(request: events.ModuleRequest, channel: Channel) -> None:
-    from instrumented_backend.bench.launches import NotReached, is_fatal, reason
+    from instrumented_backend.bench.walk import NotReached, is_fatal, reason
 
     steps: Callable[[events.ModuleRequest, Channel], None]
     steps = _graph if request.kind == "graph" else _kernel
@@ -91,7 +91,7 @@ def load_module(path: str) -> ModuleType:
 
 def _graph(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.graph import graph_arguments, profile_graph, time_call
-    from instrumented_backend.bench.launches import Launch, Walk
+    from instrumented_backend.bench.walk import Launch, Walk
     from instrumented_backend.kernels.parse import GraphSource
 
     text = Path(request.path).read_text(encoding="utf-8")

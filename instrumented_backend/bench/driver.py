@@ -16,14 +16,14 @@ from typing import IO
 import msgspec
 
 from instrumented_backend.bench import events
-from instrumented_backend.bench.collect import Target
-from instrumented_backend.bench.records import (
+from instrumented_backend.bench.targets import Target
+from instrumented_backend.records import KernelRecord, notes
+from instrumented_backend.records.bench import (
     BenchRecord,
     BenchRun,
     GraphBench,
     explain,
 )
-from instrumented_backend.records import KernelRecord, notes
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module

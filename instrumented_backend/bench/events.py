@@ -4,7 +4,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, json
 
-from instrumented_backend.bench.records import BenchRecord, Peak, Timing
+from instrumented_backend.records.bench import BenchRecord, Peak, Timing
 from instrumented_backend.records.encoding import encode_line
 
 # --- Requests -----------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ import torch
 from instrumented_backend.bench import stand_ins
 from instrumented_backend.bench.arguments import in_range, input_bounds, names_in_order
 from instrumented_backend.bench.profile_report import profile_calls
-from instrumented_backend.bench.records import Timing
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.kernels.parse import GraphSource
+from instrumented_backend.records.bench import Timing
 from instrumented_backend.torch_compat import hooks, inductor
 
 

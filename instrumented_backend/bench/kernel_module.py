@@ -7,18 +7,18 @@ import torch
 
 from instrumented_backend.bench.arguments import random_strided
 from instrumented_backend.bench.autotuner import get_triton_kernel
-from instrumented_backend.bench.collect import why_not_alone
 from instrumented_backend.bench.graph import patched_rand_strided
-from instrumented_backend.bench.launches import changed_inputs, reason
-from instrumented_backend.bench.records import BenchRecord
+from instrumented_backend.bench.targets import why_not_alone
 from instrumented_backend.bench.timing import measure, synchronize
-from instrumented_backend.bench.triton_facts import config_records, describe_chosen
+from instrumented_backend.bench.triton_configs import config_records, describe_chosen
+from instrumented_backend.bench.walk import changed_inputs, reason
 from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.index_bounds import index_bounds
 from instrumented_backend.kernels.reach import reach
 from instrumented_backend.kernels.traffic import describe_launch, without_launch
 from instrumented_backend.kernels.triton import read_triton
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
+from instrumented_backend.records.bench import BenchRecord
 
 
 class NotAlone(RuntimeError):

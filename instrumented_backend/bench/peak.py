@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.bench.records import Peak
 from instrumented_backend.bench.timing import measure
+from instrumented_backend.records.bench import Peak
 
 _CUDA_COPY_BYTES = 1 << 30
 _CPU_COPY_BYTES = 1 << 28

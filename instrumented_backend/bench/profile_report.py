@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from instrumented_backend.profiling.intervals import union
+from instrumented_backend.traces.intervals import union
 
 PROFILE_CATEGORIES = (
     "triton_pointwise",

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.bench.records import Timing, timing_of
+from instrumented_backend.records.bench import Timing, timing_of
 
 MIN_SECONDS = 0.2
 MIN_SAMPLES = 5

@@ -2,8 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 
-from instrumented_backend import side_files
-from instrumented_backend.records import KernelRecord, ReportError, notes
+from instrumented_backend.records import KernelRecord, ReportError, notes, side_files
 
 _KIND = "kernels"
 

@@ -6,25 +6,25 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend.observe.calls import GraphCalls
-from instrumented_backend.observe.codegen import CodegenFacts
-from instrumented_backend.observe.compile_log import ARTIFACTS, EVENTS, CompileLog
-from instrumented_backend.observe.counters import CounterLedger
-from instrumented_backend.observe.cudagraphs import CudaGraphs
+from instrumented_backend.observe.code.codegen import CodegenFacts
+from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
+from instrumented_backend.observe.code.metric_tables import MetricTables
+from instrumented_backend.observe.compile.log import ARTIFACTS, EVENTS, CompileLog
+from instrumented_backend.observe.device.kernel_times import KernelTimer
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.gate import Gate
-from instrumented_backend.observe.generated import GeneratedCode, KernelReader
-from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.kernel_times import KernelTimer
-from instrumented_backend.observe.metric_tables import MetricTables
-from instrumented_backend.observe.ops import OpMeter
+from instrumented_backend.observe.graphs.calls import GraphCalls
+from instrumented_backend.observe.graphs.counters import CounterLedger
+from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
+from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.torch_compat import fx, inductor, profilers, trace_log
 
 if TYPE_CHECKING:
-    from instrumented_backend.observe.device import DeviceMeter
+    from instrumented_backend.observe.device.meter import DeviceMeter
 
 MAX_GRAPHS = 10_000
 MAX_PARSING_AT_EXIT_S = 0.25
@@ -70,7 +70,7 @@ class Session:
         self._device: DeviceMeter | None = None
         if device_time:
             # Here, because it brings numpy along.
-            from instrumented_backend.observe import device
+            from instrumented_backend.observe.device import meter as device
 
             self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
         self._kernel_timer = KernelTimer() if device_time else None

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from instrumented_backend.observe.caches import cache_section, describe_caches
-from instrumented_backend.observe.compile_log import CompileLog
-from instrumented_backend.observe.counters import Counts, add, metrics, moved
-from instrumented_backend.observe.device_kernels import add_times
-from instrumented_backend.observe.estimate import SPREAD, Estimate, estimate
-from instrumented_backend.observe.graphs import ObservedGraph
-from instrumented_backend.observe.keys import region_key
-from instrumented_backend.observe.ops import Observed
+from instrumented_backend.observe.compile.caches import cache_section, describe_caches
+from instrumented_backend.observe.compile.log import CompileLog
+from instrumented_backend.observe.device.kernels import add_times
+from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
+from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.ops.estimate import SPREAD, Estimate, estimate
+from instrumented_backend.observe.ops.meter import Observed
 from instrumented_backend.records import (
     CapturedRecord,
     CompileSection,
@@ -36,7 +36,7 @@ from instrumented_backend.records import (
 from instrumented_backend.torch_compat import machine
 
 if TYPE_CHECKING:
-    from instrumented_backend.observe.device import DeviceMeter
+    from instrumented_backend.observe.device.meter import DeviceMeter
 
 
 # Worth saying of time that the observed calls do not explain: seconds, and the part of the run.

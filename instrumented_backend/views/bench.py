@@ -6,13 +6,13 @@ import io
 import json
 import shutil
 
-from instrumented_backend.bench.records import (
+from instrumented_backend.records import notes
+from instrumented_backend.records.bench import (
     BenchRecord,
     BenchRun,
     GraphBench,
     Peak,
 )
-from instrumented_backend.records import notes
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.tables import Row, Table, kernel_row
 from instrumented_backend.views.text import render_rows

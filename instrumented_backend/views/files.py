@@ -4,8 +4,8 @@ import csv
 from pathlib import Path
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.whole_file import write_whole
 from instrumented_backend.views.tables import TABLES, Table
-from instrumented_backend.whole_file import write_whole
 
 
 def write_files(report: Report, folder: Path) -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tabulate import tabulate
 
-from instrumented_backend.profiling.utilization import DeviceTime, TraceTime, share
 from instrumented_backend.records.fields import field_names, field_values
+from instrumented_backend.traces.utilization import DeviceTime, TraceTime, share
 
 SCHEMA_VERSION = 1
 TABLES = ("devices", "kernels")

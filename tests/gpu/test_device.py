@@ -14,7 +14,7 @@ from programs import RunProgram
 
 # Before the backend is imported: where one window is looked at, a slow machine has no other.
 ONE_WINDOW = """
-    from instrumented_backend.observe import device
+    from instrumented_backend.observe.device import meter as device
     device.FIRST_INTERVAL_S = 1e6
 """
 TRAINING = f"""
@@ -72,7 +72,7 @@ def test_every_window_sees_kernels(run_program: RunProgram) -> None:
     """A second window came back empty where CUPTI had been torn down between them."""
     done = run_program(
         f"""
-        from instrumented_backend.observe import device
+        from instrumented_backend.observe.device import meter as device
         device.FIRST_INTERVAL_S = 0.01
         device.INTERVAL_GROWTH = 1.0
         {TRAINING_IN_TEST}
@@ -100,7 +100,7 @@ def test_the_programs_own_profiler_works(run_program: RunProgram, when: str) -> 
     first = {"before": 0, "during": 6, "after": 30}[when]
     done = run_program(
         f"""
-        from instrumented_backend.observe import device
+        from instrumented_backend.observe.device import meter as device
         device.FIRST_INTERVAL_S = 1e6
         import torch
         from torch.profiler import ProfilerActivity, profile
@@ -144,7 +144,7 @@ def test_a_recording_of_the_programs_own_is_left_alone(run_program: RunProgram) 
         compiled = torch.compile(lambda x: layer(x).relu() * 2, backend="instrumented")
         x = torch.randn(64, 64, device="cuda")
         from instrumented_backend import backend
-        from instrumented_backend.observe import device
+        from instrumented_backend.observe.device import meter as device
         device.ENOUGH_S = 0.0
         with torch.no_grad():
             stream = torch.cuda.Stream()

@@ -16,10 +16,10 @@ from waiting import wait_until
 
 from instrumented_backend import cli
 from instrumented_backend.bench import driver, events
-from instrumented_backend.bench.collect import device_of, find_targets
 from instrumented_backend.bench.driver import Options
-from instrumented_backend.bench.records import BenchRun, Peak
-from instrumented_backend.kernels.collect import CollectError
+from instrumented_backend.bench.targets import device_of, find_targets
+from instrumented_backend.kernels.code_files import CollectError
+from instrumented_backend.records.bench import BenchRun, Peak
 from instrumented_backend.views.bench import render_bench
 
 TOOL = (sys.executable, "-m", "instrumented_backend", "bench")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from programs import Finished, RunProgram
 
-from instrumented_backend.observe.breaks import MAX_BREAKS, BreakLog
-from instrumented_backend.observe.keys import region_key
-from instrumented_backend.observe.lines import Line
-from instrumented_backend.observe.reasons import BreakReason, Frame
+from instrumented_backend.observe.compile.breaks import MAX_BREAKS, BreakLog
+from instrumented_backend.observe.messages.reasons import BreakReason, Frame
+from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.records import GraphRecord
 
 LIBRARY = """\

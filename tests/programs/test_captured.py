@@ -12,9 +12,9 @@ from oracles import architectures, oracle
 from oracles.oracle import Profiled, profile
 from speeds import full_but
 
-from instrumented_backend.observe import native
-from instrumented_backend.observe.captured import Call, GraphOps
-from instrumented_backend.observe.op_counter import OpCounter
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.captured import Call, GraphOps
+from instrumented_backend.observe.ops.op_counter import OpCounter
 
 
 class Harness:

@@ -11,8 +11,8 @@ import torch
 from programs import RunProgram
 
 import instrumented_backend
-from instrumented_backend.observe import compile_log
-from instrumented_backend.observe.compile_log import CompileLog
+from instrumented_backend.observe.compile import log as compile_log
+from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.failures import Failures
 
 

@@ -12,9 +12,20 @@ from instrumented_backend.records.notes import LOST
 PROGRAM = """
     import sys, torch
     from instrumented_backend.torch_compat import dynamo, fx, inductor, inductor_metrics, trace_log
-    from instrumented_backend.observe import captured, codegen, counters, compile_log, exit
-    from instrumented_backend.observe import generated, graphs, lines, metric_tables, native, ops
-    from instrumented_backend.observe import op_counter, phases, session
+    from instrumented_backend.observe import exit
+    from instrumented_backend.observe.ops import captured
+    from instrumented_backend.observe.code import codegen
+    from instrumented_backend.observe.graphs import counters
+    from instrumented_backend.observe.compile import log as compile_log
+    from instrumented_backend.observe.code import generated
+    from instrumented_backend.observe.graphs import graph as graphs
+    from instrumented_backend.observe.ops import lines
+    from instrumented_backend.observe.code import metric_tables
+    from instrumented_backend.observe.native import build as native
+    from instrumented_backend.observe.ops import meter as ops
+    from instrumented_backend.observe import session
+    from instrumented_backend.observe.ops import op_counter
+    from instrumented_backend.observe.compile import phases
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}

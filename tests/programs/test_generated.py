@@ -16,8 +16,8 @@ from programs import RunProgram
 from waiting import wait_until
 
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader, log
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.generated import GeneratedCode, KernelReader, log
 from instrumented_backend.records import KernelRecord
 
 GRAPH = modules()["plain/conv_bn.graph1.py"]
@@ -194,7 +194,7 @@ def test_nothing_is_parsed_for_a_summary(run_forked: RunProgram) -> None:
     done = run_forked(
         """
         import torch, instrumented_backend
-        from instrumented_backend.observe import generated
+        from instrumented_backend.observe.code import generated
         def fail(*args, **kwargs):
             raise RuntimeError("parsed")
         generated.parse_module = fail

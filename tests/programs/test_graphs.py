@@ -8,8 +8,8 @@ import torch
 from profiled_steps import profiled_steps
 
 import instrumented_backend
-from instrumented_backend.observe.calls import CallCounter
-from instrumented_backend.observe.graphs import count_ops
+from instrumented_backend.observe.graphs.calls import CallCounter
+from instrumented_backend.observe.graphs.graph import count_ops
 
 
 def two_layers(x: torch.Tensor) -> torch.Tensor:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from programs import RunProgram
 
-from instrumented_backend.observe import native
-from instrumented_backend.observe.kernel_times import KernelTimer, ModuleTimes
+from instrumented_backend.observe.device.kernel_times import KernelTimer, ModuleTimes
+from instrumented_backend.observe.native import build as native
 from instrumented_backend.records import KernelRecord
 
 ALL_TIMED = 1000  # of a kernel's first calls

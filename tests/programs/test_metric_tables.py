@@ -16,8 +16,8 @@ import torch
 from programs import RunProgram
 
 from instrumented_backend.kernels.sidecar import Facts, write_sidecar
+from instrumented_backend.observe.code.metric_tables import MetricTables
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.metric_tables import MetricTables
 from instrumented_backend.torch_compat import inductor, inductor_metrics
 
 VARIABLE = "TORCHINDUCTOR_ENABLED_METRIC_TABLES"
@@ -447,7 +447,7 @@ def test_compilations_on_several_threads_keep_apart(
     """Each thread's rows go with the graph that it compiles."""
     from torch._inductor import metrics
 
-    from instrumented_backend.observe import metric_tables
+    from instrumented_backend.observe.code import metric_tables
 
     kept: dict[str, Any] = {}
     # Not in the config, which from 2.13 each thread has its own of.

@@ -34,7 +34,7 @@ LINES = {("aten::add", 11), ("aten::layer_norm", 12), ("aten::mul", 13), ("aten:
 
 # As short of time as can be: a window lasts for as many rounds as it has to, and no other follows.
 ONE_WINDOW = """
-    from instrumented_backend.observe import ops
+    from instrumented_backend.observe.ops import meter as ops
     ops.ALWAYS_AFFORDABLE_S, ops.BUDGET = 0.0, 1e-7
 """
 
@@ -485,7 +485,7 @@ def test_a_window_ends_where_samples_are_slow(
 ) -> None:
     """What a line takes is measured: ten milliseconds for the first are more than a window has."""
     slow = f"""
-    from instrumented_backend.observe import ops
+    from instrumented_backend.observe.ops import meter as ops
     ops.BUDGET = 1e-7
     meter = backend._session.ops
     work = meter._work

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from programs import RunProgram
 
-from instrumented_backend.observe.guards import FailedGuard
-from instrumented_backend.observe.recompiles import MAX_FUNCTIONS, MAX_VALUES, RecompileLog
+from instrumented_backend.observe.compile.recompiles import MAX_FUNCTIONS, MAX_VALUES, RecompileLog
+from instrumented_backend.observe.messages.guards import FailedGuard
 
 # Nothing but library calls in the graphs: no kernel has to be compiled.
 PROGRAM = """\
@@ -165,7 +165,7 @@ def test_a_guard_that_fails_against_several_versions_fails_once() -> None:
 
 
 def test_relative_paths_of_reasons_become_the_functions(tmp_path: Path) -> None:
-    from instrumented_backend.observe.reasons import Frame
+    from instrumented_backend.observe.messages.reasons import Frame
 
     file = str(tmp_path / "model.py")
     guard = FailedGuard(

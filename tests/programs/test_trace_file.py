@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from instrumented_backend.profiling.trace_file import read_trace
+from instrumented_backend.traces.trace_file import read_trace
 
 
 def test_marks_of_this_backend_in_a_profile_of_its_own(tmp_path: Path, fresh: None) -> None:

@@ -215,7 +215,7 @@ def test_wrong_variables_links_files_blocks_and_paths() -> None:
         "why.md#d: no such heading",
         "gone.md: no such file",
     ]
-    text = "`backend.py`, `observe/ops.py`, `observe/`, `train.py`, `observe/gone.py`, `attic/`"
+    text = "`backend.py`, `observe/ops/meter.py`, `observe/`, `train.py`, `observe/gone.py`, `attic/`"
     assert complaints_about_files(PAGE, text) == [
         "`attic/`: no such file of ours",
         "`observe/gone.py`: no such file of ours",

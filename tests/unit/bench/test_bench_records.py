@@ -2,8 +2,8 @@
 
 import pytest
 
-from instrumented_backend.bench.records import BenchRecord, Peak, Timing, explain, timing_of
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.records.bench import BenchRecord, Peak, Timing, explain, timing_of
 
 
 def test_quartiles() -> None:

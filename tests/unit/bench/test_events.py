@@ -3,8 +3,8 @@
 import pytest
 
 from instrumented_backend.bench import events
-from instrumented_backend.bench.records import BenchRecord, Peak, Timing
 from instrumented_backend.records import KernelRecord, notes
+from instrumented_backend.records.bench import BenchRecord, Peak, Timing
 
 KERNEL = KernelRecord("k", "triton", arg_shapes={"in_ptr0": [3, "s0"]}, size_hints={"x": 4})
 KERNEL.add_note(notes.TIME, "time: as in the graph")

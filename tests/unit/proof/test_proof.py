@@ -18,8 +18,8 @@ from proof.figures import Cost, Figure, cost_of, exit_code, nearest
 from proof.kernel_bytes import bytes_rows
 from proof.kernel_time import time_rows
 
-from instrumented_backend.bench.records import BenchRecord, Peak, Timing
 from instrumented_backend.records import KernelRecord
+from instrumented_backend.records.bench import BenchRecord, Peak, Timing
 from instrumented_backend.records.notes import TIMED_COLD
 
 

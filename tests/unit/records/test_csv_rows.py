@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from instrumented_backend import csv_rows
+from instrumented_backend.records import csv_rows
 
 WRITERS = 4
 ROWS = 300
@@ -73,7 +73,7 @@ def test_processes_never_mix_lines(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     source = f"""
 import sys
-from instrumented_backend.csv_rows import append_row
+from instrumented_backend.records.csv_rows import append_row
 path, writer = sys.argv[1:]
 sys.stdin.read(1)
 for row in range({ROWS}):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from instrumented_backend.kernels.sidecar import Facts, read_sidecar, write_sidecar
-from instrumented_backend.side_files import load, save, side_file
+from instrumented_backend.records.side_files import load, save, side_file
 
 
 def test_where_they_are() -> None:

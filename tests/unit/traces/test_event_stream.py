@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from traces import kernel, op, write
 
-from instrumented_backend.profiling import event_stream
-from instrumented_backend.profiling.event_stream import (
+from instrumented_backend.traces import event_stream
+from instrumented_backend.traces.event_stream import (
     Event,
     EventStream,
     TraceError,

@@ -2,7 +2,7 @@ import random
 
 import numpy as np
 
-from instrumented_backend.profiling.intervals import Intervals, overlay, union
+from instrumented_backend.traces.intervals import Intervals, overlay, union
 
 
 def intervals(*pairs: tuple[int, int]) -> tuple[np.ndarray, np.ndarray]:

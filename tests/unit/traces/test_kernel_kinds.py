@@ -2,7 +2,7 @@
 
 import pytest
 
-from instrumented_backend.profiling.kernel_kinds import KINDS, kernel_kind
+from instrumented_backend.traces.kernel_kinds import KINDS, kernel_kind
 
 NAMES = {
     "gemm": [

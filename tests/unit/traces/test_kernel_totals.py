@@ -7,7 +7,7 @@ import pytest
 from traces import GEMM, POINTWISE, Event, annotation, copy, kernel, launch, op, write
 
 from instrumented_backend.profiling import read_trace
-from instrumented_backend.profiling.kernel_totals import KernelTotal, TraceTotals, totals_of
+from instrumented_backend.traces.kernel_totals import KernelTotal, TraceTotals, totals_of
 
 
 @pytest.fixture

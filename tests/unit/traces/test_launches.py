@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 from traces import kernel, launch, op, write
 
-from instrumented_backend.profiling.launches import find_launches
-from instrumented_backend.profiling.trace_file import read_trace
+from instrumented_backend.traces.launches import find_launches
+from instrumented_backend.traces.trace_file import read_trace
 
 
 def launched(path: Path) -> list[float | None]:

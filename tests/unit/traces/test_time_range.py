@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 from traces import annotation, kernel, write
 
-from instrumented_backend.profiling.event_stream import TraceError
-from instrumented_backend.profiling.time_range import TimeRange
-from instrumented_backend.profiling.trace_file import Trace, read_trace
+from instrumented_backend.traces.event_stream import TraceError
+from instrumented_backend.traces.time_range import TimeRange
+from instrumented_backend.traces.trace_file import Trace, read_trace
 
 
 @pytest.fixture

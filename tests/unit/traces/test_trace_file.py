@@ -9,7 +9,7 @@ import pytest
 from paths import DATA
 from traces import annotation, copy, event, kernel, launch, op, write
 
-from instrumented_backend.profiling.trace_file import Device, TraceError, read_trace
+from instrumented_backend.traces.trace_file import Device, TraceError, read_trace
 
 
 def spans(part: Any) -> list[tuple[int, int]]:

@@ -24,7 +24,7 @@ from traces import (
 )
 
 from instrumented_backend.profiling import TimeRange, read_trace, time_of
-from instrumented_backend.profiling.utilization import DeviceTime, TraceTime
+from instrumented_backend.traces.utilization import DeviceTime, TraceTime
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from instrumented_backend.observe import counters as module
-from instrumented_backend.observe.counters import CounterLedger, Counts, nested
+from instrumented_backend.observe.graphs import counters as module
+from instrumented_backend.observe.graphs.counters import CounterLedger, Counts, nested
 
 
 @pytest.fixture

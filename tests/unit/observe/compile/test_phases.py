@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from instrumented_backend.observe.phases import PHASES, PhaseClock, Span, phase_of
+from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span, phase_of
 
 
 class Marks:

@@ -10,12 +10,12 @@ from torch.autograd import profiler
 from traces import annotation, kernel, launch, op, write
 from waiting import wait_until
 
-from instrumented_backend.observe import device
-from instrumented_backend.observe.device import ROUNDS, SETTLING_ROUNDS, DeviceMeter
+from instrumented_backend.observe.device import meter as device
+from instrumented_backend.observe.device.meter import ROUNDS, SETTLING_ROUNDS, DeviceMeter
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.gate import Gate
-from instrumented_backend.profiling.trace_file import read_trace
+from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.torch_compat import machine, profilers
+from instrumented_backend.traces.trace_file import read_trace
 
 FORWARD, BACKWARD = 1, 2  # region keys
 

@@ -1,6 +1,6 @@
 """Measured times joined to kernels' records by name."""
 
-from instrumented_backend.observe.device_kernels import add_times
+from instrumented_backend.observe.device.kernels import add_times
 from instrumented_backend.records import (
     DeviceKernelRecord,
     DeviceRecord,

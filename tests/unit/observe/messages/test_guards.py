@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from instrumented_backend.observe.guards import failed_guard
+from instrumented_backend.observe.messages.guards import failed_guard
 
 STACK = (
     "\nUser stack trace:\n"

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from instrumented_backend.observe.reasons import (
+from instrumented_backend.observe.messages.reasons import (
     Frame,
     break_reason,
     first_hint,

@@ -8,12 +8,12 @@ import tabulate
 import torch
 
 import instrumented_backend
-from instrumented_backend.observe.user_code import is_installed, is_internal
+from instrumented_backend.observe.messages.user_code import is_installed, is_internal
 
 PACKAGE = Path(instrumented_backend.__file__).parent
 OUR_OWN = (
     *("__init__.py", "__main__.py", "backend.py", "cli.py", "script.py"),
-    *("observe/user_code.py", "torch_compat/dynamo.py"),
+    *("observe/messages/user_code.py", "torch_compat/dynamo.py"),
 )
 
 

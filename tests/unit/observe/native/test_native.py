@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from instrumented_backend.observe import keys, native
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import keys
 
 
 @pytest.fixture(scope="module")

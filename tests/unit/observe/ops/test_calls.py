@@ -11,10 +11,10 @@ import pytest
 import torch
 from waiting import wait_until
 
-from instrumented_backend.observe import native
-from instrumented_backend.observe.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.gate import Gate
+from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.torch_compat import profilers
 
 KEY = 6

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from instrumented_backend.observe.estimate import estimate
-from instrumented_backend.observe.lines import UNKNOWN, Line
-from instrumented_backend.observe.native import Sums
-from instrumented_backend.observe.ops import EagerOps, Observed
+from instrumented_backend.observe.native.build import Sums
+from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.lines import UNKNOWN, Line
+from instrumented_backend.observe.ops.meter import EagerOps, Observed
 
 KEY = 1  # of a graph's forward: its gaps are 2 (early) and 3 (late)
 

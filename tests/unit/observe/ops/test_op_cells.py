@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.observe import native
+from instrumented_backend.observe.native import build as native
 
 MAX_CELLS, MAX_ORDINALS, EARLY_CALLS = 32768, 64, 3
 X = torch.ones(2)

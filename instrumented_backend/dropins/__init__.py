@@ -1,0 +1,1 @@
+"""PyTorch's names, with figures that are right."""

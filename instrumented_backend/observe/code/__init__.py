@@ -1,0 +1,1 @@
+"""The code that was generated for a graph."""

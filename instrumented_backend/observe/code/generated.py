@@ -1,0 +1,231 @@
+"""The generated code of each graph: which kernels it defines, and their records.
+
+While the program compiles, a module's kernels are only found by name. It is parsed when somebody
+asks for the records; where the settings already do, a thread of low urgency parses it meanwhile.
+"""
+
+import logging
+import marshal
+import threading
+import time
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from instrumented_backend.kernels.graph_module import ParseError, kernel_names
+from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.kernels.sidecar import add_sidecar
+from instrumented_backend.observe.device.kernel_times import ModuleTimes
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.records import CodeRecord, KernelRecord, notes
+
+log = logging.getLogger("instrumented_backend.kernels")
+
+MAX_WAITING_CHARACTERS = 50_000_000  # of source that is kept for the thread
+_BUSY_SHARE = 0.2  # of its own time that the thread works
+_MAX_NAP_S = 0.05
+
+
+class GeneratedCode:
+    """One generated module. Its kernels are kept as packed records once it has been parsed."""
+
+    def __init__(self, compiled_graph: Any, path: str, direction: str) -> None:
+        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``."""
+        self.path = path
+        self.direction = direction
+        self.names = kernel_names(compiled_graph.source_code)
+        self._graph = weakref.ref(compiled_graph)
+        self._lock = threading.Lock()
+        self._packed: bytes | None = None
+        self.times: ModuleTimes | None = None
+
+    @property
+    def record(self) -> CodeRecord:
+        names = [kernel.name for kernel in self.names]
+        return CodeRecord(direction=self.direction, path=self.path, kernels=names)
+
+    def _source(self) -> str:
+        """From the graph, while the program keeps it; else from Inductor's cache."""
+        graph = self._graph()
+        if graph is not None and graph.source_code:
+            return str(graph.source_code)
+        return Path(self.path).read_text(encoding="utf-8")
+
+    def parse(self, pause: Callable[[], None] = lambda: None) -> None:
+        """Parse it, unless that has been done. Raises OSError, ParseError."""
+        with self._lock:
+            if self._packed is None:
+                self._packed = _pack(self._read(pause))
+
+    def _read(self, pause: Callable[[], None]) -> list[KernelRecord]:
+        try:
+            kernels = parse_module(self._source(), self.path, pause=pause)
+        except ParseError:
+            if self.names:
+                raise
+            kernels = []  # code of a kind in which there are none to find
+        for kernel in kernels:
+            kernel.direction = self.direction
+        add_sidecar(kernels, self.path)
+        return kernels
+
+    @property
+    def parsed(self) -> bool:
+        return self._packed is not None
+
+    def kernels(self) -> list[KernelRecord]:
+        """The records, or the names alone where there has been no parsing."""
+        records = self._records()
+        if self.times is not None:
+            for record in records:
+                self.times.describe(record)
+        return records
+
+    def _records(self) -> list[KernelRecord]:
+        packed = self._packed
+        if packed is not None:
+            return _unpack(packed)
+        return [
+            KernelRecord(
+                kernel.name,
+                kernel.language,
+                direction=self.direction,
+                path=self.path,
+                notes=["by name only: its module was not parsed"],
+                note_codes=[notes.NOT_PARSED],
+            )
+            for kernel in self.names
+        ]
+
+
+def _pack(kernels: list[KernelRecord]) -> bytes:
+    """A record takes 3 KB as an object, 0.3 KB like this."""
+    # marshal, since nobody reads it but this process: five times as fast as json and back.
+    fields = [tuple(vars(kernel).values()) for kernel in kernels]
+    return zlib.compress(marshal.dumps(fields), level=1)
+
+
+def _unpack(packed: bytes) -> list[KernelRecord]:
+    return [KernelRecord(*fields) for fields in marshal.loads(zlib.decompress(packed))]
+
+
+class KernelReader:
+    """Parses generated code: at once where the log shows it, in a thread, or when asked."""
+
+    def __init__(
+        self,
+        failures: Failures,
+        in_background: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``in_background``: the records will be wanted, so begin while the program runs."""
+        self._failures = failures
+        self._in_background = in_background
+        self._clock = clock  # in seconds
+        self.after_fork()
+
+    def after_fork(self) -> None:
+        """In the child: no thread, and nothing to parse."""
+        self._lock = threading.Lock()
+        self._waiting: deque[tuple[GeneratedCode, Any]] = deque()
+        self._waiting_characters = 0
+        self._pacer: _Pacer | None = None  # of the thread, while there is one
+        self._logged: set[tuple[str, str]] = set()
+
+    def read(self, code: GeneratedCode, compiled_graph: Any) -> None:
+        """Take note of a graph's code, on the thread that compiled or loaded it."""
+        if log.isEnabledFor(logging.INFO):
+            self._parse(code)
+            self._log(code)
+        elif self._in_background:
+            self._enqueue(code, compiled_graph)
+
+    def finish(self, codes: list[GeneratedCode], limit_s: float | None = None) -> int:
+        """Parse what has not been; returns how many modules ``limit_s`` left no time for."""
+        start = self._clock()
+        left = 0
+        with self._lock:
+            self._waiting.clear()
+            self._waiting_characters = 0
+            if self._pacer is not None:
+                self._pacer.hurry = True
+        for code in codes:
+            if code.parsed:
+                continue
+            if limit_s is not None and self._clock() - start >= limit_s:
+                left += 1
+            else:
+                self._parse(code)
+        return left
+
+    def _parse(self, code: GeneratedCode, pause: Callable[[], None] = lambda: None) -> None:
+        with self._failures.guard("the kernels of a graph"):
+            code.parse(pause)
+
+    def _log(self, code: GeneratedCode) -> None:
+        """Each kernel once, its record in the LogRecord's ``kernel``."""
+        for kernel in code.kernels():
+            key = (code.path, kernel.kernel_name)
+            if kernel.language != "extern" and key not in self._logged:
+                self._logged.add(key)
+                log.info("%s", _sentence(kernel), extra={"kernel": kernel})
+
+    # --- The thread -----------------------------------------------------------------------------
+
+    def _enqueue(self, code: GeneratedCode, compiled_graph: Any) -> None:
+        size = len(compiled_graph.source_code)
+        with self._lock:
+            if self._waiting_characters + size > MAX_WAITING_CHARACTERS:
+                return  # it is parsed when asked for
+            # The graph goes along, so that its source is there when the thread gets to it.
+            self._waiting.append((code, compiled_graph))
+            self._waiting_characters += size
+            if self._pacer is None:
+                self._pacer = _Pacer()
+                threading.Thread(
+                    target=self._work,
+                    args=(self._pacer,),
+                    name="instrumented-kernels",
+                    daemon=True,
+                ).start()
+
+    def _work(self, pacer: "_Pacer") -> None:
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    self._pacer = None
+                    return
+                code, compiled_graph = self._waiting.popleft()
+                self._waiting_characters -= len(compiled_graph.source_code)
+            self._parse(code, pacer.pause)
+            del code, compiled_graph
+
+
+class _Pacer:
+    """Leaves most of the time to the program's own threads, which need the GIL, too."""
+
+    def __init__(self) -> None:
+        self.hurry = False  # somebody waits for the results
+        self._worked_since = time.perf_counter()
+
+    def pause(self) -> None:
+        if self.hurry:
+            return
+        worked = time.perf_counter() - self._worked_since
+        time.sleep(min(worked * (1 / _BUSY_SHARE - 1), _MAX_NAP_S))
+        self._worked_since = time.perf_counter()
+
+
+def _sentence(kernel: KernelRecord) -> str:
+    """``triton_poi_fused_add_0: pointwise, 2 loads, 1 store, 0.0168 GB (estimated)``."""
+    parts = [kernel.kernel_category]
+    if kernel.num_load is not None:
+        parts.append(f"{kernel.num_load} loads, {kernel.num_store} stores")
+    if kernel.total_bytes is not None:
+        parts.append(f"{kernel.total_bytes / 1e9:.3g} GB ({kernel.bytes_source})")
+    if kernel.aten_ops:
+        parts.append(f"from {', '.join(kernel.aten_ops)}")
+    return f"{kernel.kernel_name}: {', '.join(parts)}"

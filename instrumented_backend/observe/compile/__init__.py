@@ -1,0 +1,1 @@
+"""What torch says while it compiles."""

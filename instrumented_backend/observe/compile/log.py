@@ -1,0 +1,357 @@
+"""Listens to torch's structured trace log: compilations, breaks, recompiles, cache look-ups."""
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from instrumented_backend.observe.compile.breaks import BreakLog
+from instrumented_backend.observe.compile.caches import CacheLog
+from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
+from instrumented_backend.observe.compile.recompiles import RecompileLog
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
+from instrumented_backend.observe.messages.reasons import break_reason, is_repetition
+from instrumented_backend.observe.messages.user_code import is_internal
+from instrumented_backend.records import CompileRecord, RecompileRecord
+from instrumented_backend.torch_compat import dynamo
+
+# Of all that torch reports, only these are asked for; but where somebody else listens too
+# (TORCH_TRACE), every event comes here.
+EVENTS = frozenset({"compilation_metrics", "bwd_compilation_metrics"})
+ARTIFACTS = frozenset(
+    {
+        "dynamo_graph_break_reason",
+        "recompile_reasons",
+        "fx_graph_cache_bypass",
+        "aotautograd_cache_bypass",
+        "triton_kernel_info",
+    }
+)
+MAX_COMPILATIONS = 10_000
+_LIMIT = "Dynamo recompile limit exceeded"
+_LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
+
+
+Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
+
+
+class CompileLog(logging.Handler):
+    """A handler on the trace log that keeps records; attach with `trace_log.listen`."""
+
+    def __init__(
+        self,
+        failures: Failures,
+        backward_finished: Callable[[ObservedGraph], None],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """``backward_finished`` is called when the last work on a lazy backward is done."""
+        super().__init__(logging.DEBUG)
+        self._failures = failures
+        self._backward_finished = backward_finished
+        self._compiling: dict[str, list[ObservedGraph]] = {}  # compile id → its graphs so far
+        self._thread = threading.local()
+        self._clock = PhaseClock(self._at_run_time, clock)
+        self.caches = CacheLog()
+        self.breaks = BreakLog()
+        self.recompiles = RecompileLog()
+        self.clear()
+
+    def clear(self) -> None:
+        self.compilations: list[CompileRecord] = []
+        self.totals = Totals()
+        self._run_time: dict[tuple[str, str], CompileRecord] = {}
+        self._compiled: dict[str, tuple[Place, list[int | None]]] = {}  # by compile id
+        self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
+        self._clock.counts.clear()
+        self.caches.clear()
+        self.breaks.clear()
+        self.recompiles.clear()
+        self.dropped = 0
+        self._compiling.clear()
+
+    def graph_opened(self, graph: ObservedGraph) -> None:
+        """The backend was called for ``graph``; its compilation's figures will follow."""
+        self._compiling.setdefault(graph.record.compile_id, []).append(graph)
+        self._thread.graph = graph
+
+    def code_compiled(self, graph: ObservedGraph) -> None:
+        """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
+        self._thread.graph = graph
+
+    @property
+    def steps(self) -> Mapping[str, int]:
+        """How often torch did each step that is counted."""
+        return dict(self._clock.counts)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with self._failures.guard("compile log"):
+            metadata: dict[str, Any] = record.metadata  # type: ignore[attr-defined]
+            if "compilation_metrics" in metadata:
+                self._compilation(metadata["compilation_metrics"])
+            elif "bwd_compilation_metrics" in metadata:
+                self._lazy_backward(metadata["bwd_compilation_metrics"])
+            elif "artifact" in metadata:
+                payload = record.payload  # type: ignore[attr-defined]
+                self._artifact(metadata["artifact"]["name"], payload)
+
+    def timed(self, event: dict[str, Any]) -> None:
+        """One of torch's marks of time."""
+        with self._failures.guard("compile times"):
+            if event["ph"] == "i":
+                graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+                found = event.get("args") or {}
+                # Or the look-up is for a graph of plain Inductor.
+                if graph is not None and found.get("compile_id") == graph.record.compile_id:
+                    self.caches.looked_up(event["name"], found, graph.record)
+            else:
+                self._clock.mark(event)
+
+    # --- Events ---------------------------------------------------------------------------------
+
+    def _artifact(self, name: str, payload: str) -> None:
+        if dynamo.compilation_under_way().others:
+            return
+        current = dynamo.current_compile_id()
+        compile_id = None if current is None else str(current)
+        if name == "dynamo_graph_break_reason":
+            if not is_repetition(payload):
+                self.breaks.met(compile_id, break_reason(payload))
+        elif name == "recompile_reasons":
+            self._thread.failed_guards = _failed_guards(payload)
+        elif name.endswith("_cache_bypass"):
+            graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+            if graph is not None and compile_id in (None, graph.record.compile_id):
+                bypass = json.loads(payload)
+                graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
+        elif name == "triton_kernel_info":
+            self.caches.compiled_triton(json.loads(payload))
+
+    def _compilation(self, metrics: dict[str, Any]) -> None:
+        compile_id = str(metrics["compile_id"])
+        graphs = self._compiling.pop(compile_id, [])
+        under_way = dynamo.compilation_under_way()
+        if under_way.others and not graphs:
+            return
+        function, file, line = (
+            metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
+        )
+        code = under_way.code
+        if function is None and code is not None:
+            function, file, line = code.co_name, code.co_filename, code.co_firstlineno
+        if metrics.get("has_guarded_code"):
+            outcome = "compiled"
+        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame") and (
+            not under_way.raises
+        ):
+            outcome = "skipped"
+        else:
+            outcome = "failed"
+        graphs = _kept(graphs, outcome)
+        place: Place = under_way.wrapped or (function, file, line)
+        for graph in graphs:
+            graph.record.function = place[0] or graph.record.function
+            graph.record.file = place[1] or graph.record.file
+            graph.record.line = place[2] or graph.record.line
+        message = metrics.get("fail_reason")
+        if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
+            message = f"{_LIMIT} with fullgraph=True"
+        if outcome == "compiled":
+            numbers = [graph.record.graph for graph in graphs]
+            self.breaks.compiled(compile_id, function, file, numbers)
+        elif message:
+            at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+            if at[0] is not None and is_internal(at[0]):
+                at = None, None
+            raises = outcome == "failed" and not dynamo.suppresses_errors()
+            self.breaks.gave_up(compile_id, message, *place, at, raises)
+        else:
+            self.breaks.ended(compile_id)
+        recompiled = self._recompilation(metrics, compile_id, place)
+        record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
+        record.function, record.file, record.line = place
+        if graphs and len(self._compiled) < MAX_COMPILATIONS:
+            self._compiled[compile_id] = place, record.graphs
+
+        def finished() -> None:
+            if len(graphs) == 1:
+                graphs[0].record.compile_s.update(record.phases_s)
+            if recompiled is not None:
+                recompiled.compile_s += record.total_s or 0.0
+
+        self._finish(record, finished)
+
+    def _recompilation(
+        self,
+        metrics: dict[str, Any],
+        compile_id: str,
+        place: Place,
+    ) -> RecompileRecord | None:
+        reason = metrics.get("recompile_reason")
+        if not reason:
+            return None
+        known: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
+        self._thread.failed_guards = None
+        guards = known or [failed_guard(reason, None)]
+        refused = _is_refusal(metrics)
+        raised = refused and metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
+        record = self.recompiles.add(compile_id, place, reason, guards, refused, raised)
+        if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
+            self._recompiled[compile_id] = record
+        return record
+
+    def _lazy_backward(self, metrics: dict[str, Any]) -> None:
+        graph: ObservedGraph | None = getattr(self._thread, "graph", None)
+        compile_id = str(metrics["compile_id"])
+        if graph is not None and graph.record.compile_id != compile_id:
+            return  # that of a graph of plain Inductor
+        graphs = [] if graph is None else [graph]
+        record = self._new_record(metrics, compile_id, "backward", "compiled", graphs)
+        if graph is not None:
+            record.function, record.file = graph.record.function, graph.record.file
+            record.line = graph.record.line
+            self._backward_finished(graph)
+
+        def finished() -> None:
+            if graph is not None:
+                graph.record.compile_s.update(
+                    {f"backward_{phase}": seconds for phase, seconds in record.phases_s.items()}
+                )
+            recompiled = self._recompiled.get(compile_id)
+            if recompiled is not None:
+                recompiled.compile_s += record.total_s or 0.0
+
+        self._finish(record, finished)
+
+    # --- Times ----------------------------------------------------------------------------------
+
+    def _new_record(
+        self,
+        metrics: dict[str, Any],
+        compile_id: str,
+        direction: str,
+        outcome: str,
+        graphs: list[ObservedGraph],
+    ) -> CompileRecord:
+        total_us = metrics.get("duration_us")
+        record = CompileRecord(
+            compile_id=compile_id,
+            direction=direction,
+            function=None,
+            file=None,
+            line=None,
+            outcome=outcome,
+            graphs=[graph.record.graph for graph in graphs],
+            phases_s={},
+            total_s=None if total_us is None else total_us / 1e6,
+        )
+        self._keep(record)
+        return record
+
+    def _keep(self, record: CompileRecord) -> None:
+        if len(self.compilations) < MAX_COMPILATIONS:
+            self.compilations.append(record)
+        else:
+            self.dropped += 1
+
+    def _finish(self, record: CompileRecord, finished: Callable[[], None]) -> None:
+        """Complete the record now, or when its compilation ends: torch reports before that."""
+        totals = self.totals
+
+        def complete(span: Span) -> None:
+            record.phases_s = seconds_by_phase(span)
+            record.total_s = span.total_s
+            totals.add(record)
+            finished()
+
+        span = self._clock.span()
+        if span is None or span.finished is not None:
+            # Its marks did not come: torch's own total is all there is.
+            totals.add(record)
+            finished()
+        elif span.total_s is None:
+            span.finished = complete
+        else:
+            span.finished = complete  # or a second record would take the same span
+            complete(span)
+
+    def _at_run_time(self, span: Span) -> None:
+        """Kernels were tuned, or CUDA graphs recorded, while the program ran."""
+        compile_id = span.compile_id or "?"
+        direction = "backward" if span.backward else "forward"
+        record = self._run_time.get((compile_id, direction))
+        if record is None:
+            place, graphs = self._compiled.get(compile_id, ((None, None, None), []))
+            record = CompileRecord(compile_id, direction, *place, "run time", list(graphs), {}, 0.0)
+            if len(self._run_time) < MAX_COMPILATIONS:
+                self._run_time[compile_id, direction] = record
+                self._keep(record)
+        seconds = seconds_by_phase(span)
+        record.phases_s = {
+            phase: (record.phases_s.get(phase) or 0.0) + (more or 0.0)
+            for phase, more in seconds.items()
+        }
+        record.total_s = (record.total_s or 0.0) + (span.total_s or 0.0)
+        self.totals.add_run_time(seconds)
+
+
+def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
+    """Those of the attempt that a compilation ended with, if it came to something."""
+    last = max((graph.attempt for graph in graphs), default=0)
+    for graph in graphs:
+        graph.discarded = outcome != "compiled" or graph.attempt < last
+    return [graph for graph in graphs if not graph.discarded]
+
+
+def _failed_guards(payload: str) -> list[FailedGuard]:
+    """Why a function is about to be compiled again, from the trace log's ``recompile_reasons``.
+
+    One reason is there as it is, several as a list.
+    """
+    reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
+    frame = dynamo.recompiled_frame()
+    scope = None if frame is None else (dict(frame.f_locals), frame.f_globals)
+    return [failed_guard(reason, scope) for reason in reasons]
+
+
+def _is_refusal(metrics: dict[str, Any]) -> bool:
+    """Was it not compiled because it had been compiled too often?"""
+    limit = str(metrics.get("fail_reason")).startswith(_LIMIT)
+    return limit or metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
+
+
+class Totals:
+    """Seconds of all compilations, of those that are no longer listed too."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self.phases_s: dict[str, float] = {f"{phase}_s": 0.0 for phase in PHASES}
+        self.parts_s = {
+            part: 0.0 for part in ("forward_s", "backward_s", "first_s", "later_s", "run_time_s")
+        }
+        self.count = 0
+
+    def add(self, record: CompileRecord) -> None:
+        """A finished compilation."""
+        total_s = record.total_s or 0.0
+        self.count += 1
+        self.total_s += total_s
+        for phase, seconds in record.phases_s.items():
+            self.phases_s[phase] += seconds or 0.0
+        self.parts_s[f"{record.direction}_s"] += total_s
+        first = record.compile_id.rpartition("/")[2] == "0"
+        self.parts_s["first_s" if first else "later_s"] += total_s
+
+    def add_run_time(self, seconds: dict[str, float | None]) -> None:
+        for phase, more in seconds.items():
+            self.phases_s[phase] += more or 0.0
+            self.parts_s["run_time_s"] += more or 0.0
+            self.total_s += more or 0.0
+
+
+def seconds_by_phase(span: Span) -> dict[str, float | None]:
+    """Every phase, those that did not run with 0; together they are the span's total."""
+    return {f"{phase}_s": span.seconds.get(phase, 0.0) for phase in PHASES}

@@ -1,0 +1,92 @@
+"""Functions that were compiled again, and the guards that failed."""
+
+import copy
+from collections.abc import Iterable
+
+from instrumented_backend.observe.messages.guards import FailedGuard
+from instrumented_backend.records import GuardRecord, RecompileRecord
+
+MAX_FUNCTIONS = 1_000
+MAX_GUARDS = 50  # of one function
+MAX_VALUES = 6  # of one guard
+
+
+class RecompileLog:
+    """One record a function, its counts exact however often it is compiled."""
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self._functions: dict[tuple[str | None, str | None, int | None], RecompileRecord] = {}
+        self.count = 0  # recompilations in all
+        self.left_out = 0  # those of functions beyond the first MAX_FUNCTIONS
+
+    def add(
+        self,
+        compile_id: str,
+        place: tuple[str | None, str | None, int | None],
+        reason: str,
+        guards: Iterable[FailedGuard],
+        refused: bool,
+        raised: bool = False,
+    ) -> RecompileRecord | None:
+        """A function (name, file, first line) was compiled again, or ``refused`` that: the limit.
+
+        ``raised``: instead of running it eagerly, the program got an exception.
+        Returns its record, to which the seconds can be added; None beyond the limit of records.
+        """
+        self.count += not refused
+        record = self._functions.get(place)
+        if record is None:
+            if len(self._functions) >= MAX_FUNCTIONS:
+                self.left_out += not refused
+                return None
+            record = self._functions[place] = RecompileRecord(compile_id, *place, reason, count=0)
+        if refused:
+            record.limit_hits += 1
+            record.limit_raised += raised
+            return record
+        record.count += 1
+        # One guard can fail against several compiled versions: with the newest version first.
+        for guard in {
+            (guard.kind, guard.subject): guard for guard in reversed(list(guards))
+        }.values():
+            self._failed(record, guard)
+        return record
+
+    def _failed(self, record: RecompileRecord, guard: FailedGuard) -> None:
+        for known in record.guards:
+            if (known.kind, known.subject) == (guard.kind, guard.subject):
+                break
+        else:
+            if len(record.guards) >= MAX_GUARDS:
+                record.guards_left_out += 1
+                return
+            known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
+            if guard.frame is not None:
+                known.file, known.line = _whole(guard.frame.file, record.file), guard.frame.line
+                known.source = guard.frame.source
+            record.guards.append(known)
+        known.count += 1
+        for value in (guard.old, guard.new):
+            if value is None or value in known.values:
+                continue
+            if len(known.values) < MAX_VALUES:
+                known.values.append(value)
+            else:
+                known.more_values = True
+
+    def records(self) -> list[RecompileRecord]:
+        """Copies, those that took the most time first."""
+        records = copy.deepcopy(list(self._functions.values()))
+        for record in records:
+            record.guards.sort(key=lambda guard: -guard.count)
+        return sorted(records, key=lambda record: (-record.limit_hits, -record.compile_s))
+
+
+def _whole(file: str, functions_file: str | None) -> str:
+    """Some reasons have the last two parts of the path only."""
+    if functions_file is not None and functions_file.endswith(f"/{file}"):
+        return functions_file
+    return file

@@ -1,0 +1,1 @@
+"""GPU time, and time of C++ kernels."""

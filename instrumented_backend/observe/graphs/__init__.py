@@ -1,0 +1,1 @@
+"""A graph, its calls, its counters."""

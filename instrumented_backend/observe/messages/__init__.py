@@ -1,0 +1,1 @@
+"""Torch's wording and stacks, to values."""

@@ -1,0 +1,140 @@
+"""Dynamo's messages, many lines long, cut down to one sentence and one place."""
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from instrumented_backend.observe.messages.user_code import is_installed, is_internal
+from instrumented_backend.torch_compat import hooks
+
+_EXPLANATION = "  Explanation: "
+_SECOND_BREAK = "*** While handling this graph break, another graph break occurred: ***"
+_FRAME = re.compile(
+    r'^  File "(?P<file>.*)", line (?P<line>\d+), in (?P<function>.*)$'
+    r"(?:\n    (?P<source>.*)$)?",
+    re.MULTILINE,
+)
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
+_HINT = "  Hint: "
+# Hints that nobody can act upon.
+_IDLE_HINTS = (
+    "Please report an issue",
+    "It may be possible to write Dynamo tracing rules",
+    "If it is a Python builtin, please file an issue",
+    "Report an issue to the backend compiler repo",
+)
+_TORCHS_OWN = "torch's own code asks for it there: nothing in the program to change"
+_REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+# Said of a break besides its own message, which comes too.
+_SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")
+_PLACE = re.compile(r"^Graph break in user code at (?P<file>.*):(?P<line>\d+)$", re.MULTILINE)
+MAX_LENGTH = 300
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One line of a stack; ``source`` is its text, ``function`` empty where it is not told."""
+
+    file: str
+    line: int
+    function: str
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class BreakReason:
+    """What broke, and the user's lines.
+
+    ``frame`` is the innermost one outside torch and the standard library; ``called_from`` is the
+    user's own where that is in an installed package. ``stack`` has all of them, outermost first.
+    """
+
+    reason: str
+    hint: str | None
+    frame: Frame | None
+    called_from: Frame | None = None
+    stack: list[Frame] = field(default_factory=list)
+
+
+def sentence(message: str) -> str:
+    """What and why, out of one of Dynamo's messages.
+
+    A message is a headline, then ``Explanation:``, ``Hint:`` and context lines, and sometimes
+    prose before it or a second message after it. ``"Failed to trace builtin operator: Dynamo does
+    not know how to trace builtin operator `print` ..."``
+    """
+    lines = message.strip().splitlines() or ["unknown"]
+    text = lines[0].strip()
+    for above, line in pairwise(lines):
+        if line.startswith(_EXPLANATION):
+            text = f"{above.strip()}: {line.removeprefix(_EXPLANATION).strip()}"
+            break
+    # An object's address would make two causes out of one.
+    text = _ADDRESS.sub("", text)
+    # It would refuse the graph without us, too.
+    text = text.replace(_REFUSED, "Inductor failed")
+    return text[:MAX_LENGTH]
+
+
+def first_hint(message: str) -> str | None:
+    """Dynamo's own advice in the first of a message's parts, if it is any."""
+    for line in message.partition(_SECOND_BREAK)[0].splitlines():
+        hint = line.removeprefix(_HINT)
+        if hint != line and not hint.startswith(_IDLE_HINTS):
+            return hint.strip()[:MAX_LENGTH]
+    return None
+
+
+def last_sentence(message: str) -> str:
+    """The same for the last of several messages: why a whole function was given up."""
+    return sentence(message.rpartition(_SECOND_BREAK)[2])
+
+
+def resumed(function: str) -> tuple[str, int | None]:
+    """``torch_dynamo_resume_in_f_at_9`` is the rest of ``f`` from line 9 on; ``f`` is all of it."""
+    match = _RESUMED.match(function)
+    return (match["function"], int(match["line"])) if match else (function, None)
+
+
+def frames(stack: str) -> list[Frame]:
+    """The lines of a formatted stack, outermost first."""
+    return [
+        Frame(
+            match["file"],
+            int(match["line"]),
+            resumed(match["function"])[0],
+            (match["source"] or "").strip() or None,
+        )
+        for match in _FRAME.finditer(stack)
+    ]
+
+
+def users_frame(stack: list[Frame]) -> Frame | None:
+    """The innermost frame outside torch and the standard library."""
+    return next((frame for frame in reversed(stack) if not is_internal(frame.file)), None)
+
+
+def is_repetition(payload: str) -> bool:
+    """Does the payload tell of a break that has an event of its own?"""
+    return payload.startswith(_SAID_TWICE)
+
+
+def break_reason(payload: str) -> BreakReason:
+    """Read the trace log's ``dynamo_graph_break_reason``."""
+    head, _, stack = payload.partition("\nUser code traceback:")
+    message = head.partition("Graph Break Reason: ")[2] or head
+    reason, hint = sentence(message), first_hint(message)
+    found = frames(stack.partition("\nTraceback (most recent call last):")[0])
+    frame = users_frame(found)
+    if hint is not None and "graph_break()" in hint and found and is_internal(found[-1].file):
+        hint = _TORCHS_OWN
+    place = _PLACE.search(head)
+    # Where Inductor refuses a graph, the stack ends with the caller of its function.
+    if place is not None and (frame is None or _REFUSED in message):
+        frame = Frame(place["file"], int(place["line"]), "")
+    called_from = None
+    if frame is not None and is_installed(frame.file):
+        own = [one for one in found if not is_internal(one.file) and not is_installed(one.file)]
+        called_from = own[-1] if own else None
+    return BreakReason(reason, hint, frame, called_from, found)

@@ -1,0 +1,1 @@
+"""The C++, how it is built and loaded, and what it shares with Python."""

@@ -1,0 +1,1 @@
+"""Eager ops against captured ones."""

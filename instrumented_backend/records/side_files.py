@@ -1,0 +1,46 @@
+"""What only the code generator knew of a graph, kept beside Inductor's caches for warm processes.
+
+One file for each graph and kind of fact, under the graph's own hash: the generated code and its
+cache key stay as they are.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from instrumented_backend.records.whole_file import write_whole
+
+FOLDER = "instrumented"  # in Inductor's cache
+VERSION = 1
+MAX_CHARACTERS = 500_000
+
+
+def side_file(module_path: str, kind: str, key: str | None = None) -> Path:
+    """For the module ``CACHE/ab/cab….py``: ``CACHE/instrumented/<kind>/cab….json``.
+
+    ``key`` goes before the module's name where one module stands for several graphs.
+    """
+    module = Path(module_path)
+    name = module.stem if key is None else f"{key}.{module.stem}"
+    return module.parent.parent / FOLDER / kind / f"{name}.json"
+
+
+def save(path: Path, data: Any) -> None:
+    """Keep ``data`` as JSON, whole or not at all, whoever else writes it, and bounded.
+
+    Raises OSError.
+    """
+    text = json.dumps({"version": VERSION, "data": data})
+    if len(text) <= MAX_CHARACTERS:
+        write_whole(path, text)
+
+
+def load(path: Path) -> Any:
+    """What was kept; None where nobody kept anything, or the file is of no use."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(kept, dict) or kept.get("version") != VERSION:
+        return None
+    return kept.get("data")

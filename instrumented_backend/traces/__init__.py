@@ -1,0 +1,1 @@
+"""Reads profiles and traces."""
