@@ -12,8 +12,11 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 PAGE = DOCS / "report-format.md"
 PACKAGE = DOCS.parent / "instrumented_backend"
-# What reads and writes them.
-_OTHER = ("decoding", "encoding", "fields", "notes", "schema", "store", "surrogates", "upgrade")
+# The records of another file, and what reads and writes them.
+_OTHER = (
+    *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "schema", "side_files"),
+    *("store", "surrogates", "upgrade", "whole_file"),
+)
 # The report's own sections first.
 SOURCES = sorted(
     (path for path in (PACKAGE / "records").glob("*.py") if path.stem not in _OTHER),

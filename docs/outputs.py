@@ -139,6 +139,9 @@ _PHASE = (
     "(?:dynamo|aot autograd|passes|lowering|scheduling|codegen|kernel compile|load|autotune"
     "|cudagraphs) # TIME"
 )
+_ROW = "(?:startup|compiling|compiled code|eager ops|data loading|Python) # %"  # of the ledger
+_EXACT = "exact, the whole run observed"
+_SAMPLED = "sampled, # % of the time observed(?:, ± # points)?"
 # What comes from torch or from the machine, and what there may be several of, or none.
 _VARYING = (
     (r"# (?:s|ms|us|µs)(?!\w)", "# TIME"),
@@ -147,10 +150,13 @@ _VARYING = (
     (r"^(graph break at \S+ in \S+:) .*", r"\1 ..."),
     (r"^(ran eagerly: \S+ \S+:) .*", r"\1 ..."),
     (r"^missed \S+ at \S+ ", "missed OP at PLACE "),
+    (r"(?<=of op time, )#(?: ± #)? calls?$", "# calls"),
     (r"^\w+: faster than .*", "faster than memory"),
     (r"^\S.*(?=: copies # GB/s)", "DEVICE"),
     (r"(?<=^torch #).*, Python #, .*(?=, # threads$)", ", Python #, DEVICE"),
     (r"^/\S+:", "PATH:"),
+    (rf"^# TIME: {_ROW}(?: · {_ROW})*$", "# TIME: ROWS"),
+    (rf"(op time \(# %\)|captured #/# ops \(# %\)) · (?:{_EXACT}|{_SAMPLED})", r"\1 · CERTAINTY"),
     (r" \S+\.log, what compilers and operators printed$", ""),  # where any did
 )
 _OPTIONAL = ("missed ", "faster than ")  # an op with 1 % of the time; data that fit in a cache

@@ -11,7 +11,7 @@ from instrumented_backend.torch_compat.hooks import register_by_name
 
 if TYPE_CHECKING:
     from instrumented_backend.backend import instrumented, report, reset
-    from instrumented_backend.wrapper_benchmark import (
+    from instrumented_backend.dropins.wrapper_benchmark import (
         ProfileEvent,
         benchmark_all_kernels,
         compiled_module_main,
@@ -48,7 +48,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(backend, name)
     if name in __all__:
-        from instrumented_backend import wrapper_benchmark
+        from instrumented_backend.dropins import wrapper_benchmark
 
         return getattr(wrapper_benchmark, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

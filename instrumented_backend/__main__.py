@@ -1,6 +1,6 @@
 """``python -m instrumented_backend``: the same commands as ``instrumented-backend``."""
 
-from instrumented_backend.cli import main
+from instrumented_backend.commands import main
 
 if __name__ == "__main__":
     main()

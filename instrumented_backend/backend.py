@@ -33,6 +33,12 @@ class InstrumentedInductor(dynamo.InductorWrapper):
         name = getattr(self, "name", None)  # from torch 2.12
         return _compile(model_, inputs_, {**self.config, **(config_patches or {})}, name)
 
+    def get_compiler_config(self) -> Any:
+        """Called by ``torch.compile``, at its end; it imports Inductor."""
+        config = super().get_compiler_config()
+        _session.begin()
+        return config
+
     def __eq__(self, other: object) -> bool:
         # Or a function compiled by plain Inductor would be taken for one of ours.
         return isinstance(other, InstrumentedInductor) and super().__eq__(other)
@@ -140,12 +146,13 @@ def _as_instrumented(backend: Any) -> Any:
 
 def _inductor_as_instrumented(backend: Any) -> Any:
     if backend == "inductor":
-        return InstrumentedInductor(None, None, None)
-    if type(backend) is dynamo.InductorWrapper:
+        wrapper = InstrumentedInductor(None, None, None)
+    elif type(backend) is dynamo.InductorWrapper:
         wrapper = InstrumentedInductor(None, None, backend.dynamic)
         wrapper.__dict__.update(backend.__dict__)
-        return wrapper
-    return backend
+    else:
+        return backend
+    return wrapper
 
 
 # Last: the first of these to import Dynamo may have `adopt_inductor` called.

@@ -12,6 +12,7 @@ from instrumented_backend.torch_compat import inductor_metrics
 PREFIX = "INSTRUMENTED_"
 TABLES = (
     "summary",
+    "ledger",
     "graphs",
     "breaks",
     "recompiles",

@@ -176,10 +176,15 @@ def fresh() -> Iterator[None]:
 
 @pytest.fixture
 def op_meter() -> Iterator[Any]:
-    """The op meter's native part, with a window open."""
+    """The op meter's native part, with nothing in it and no window open."""
     lib = native.load()
-    lib.op_meter_clear()
-    lib.op_meter_open()
+
+    def empty() -> None:
+        lib.op_meter_close()
+        lib.op_meter_sample(native.Sampler(), False)
+        lib.op_meter_clear()
+
+    lib.op_meter_begin(0, 0)  # long ago; but clearing makes it begin now
+    empty()
     yield lib
-    lib.op_meter_close()
-    lib.op_meter_clear()
+    empty()

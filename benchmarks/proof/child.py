@@ -22,6 +22,20 @@ def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any
     Dataclasses come back as dicts. stdout is thrown away, stderr is this process's. Raises
     ClickException where the process fails.
     """
+    return _call(function, arguments, variables, None)
+
+
+def call_quietly(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any:
+    """As `call`; of stderr only the end, where the process fails."""
+    return _call(function, arguments, variables, subprocess.PIPE)
+
+
+def _call(
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    variables: dict[str, str],
+    stderr: int | None,
+) -> Any:
     request = json.dumps([function.__module__, function.__qualname__, arguments])
     path = os.pathsep.join(part for part in (str(BENCHMARKS), os.environ.get("PYTHONPATH")) if part)
     environment = {**os.environ, "INSTRUMENTED_TABLES": "none", **variables, "PYTHONPATH": path}
@@ -31,11 +45,13 @@ def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any
             [sys.executable, "-m", "proof.child", request, str(answer)],
             env=environment,
             stdout=subprocess.DEVNULL,
+            stderr=stderr,
         )
         if done.returncode:
+            said = (done.stderr or b"").decode(errors="replace").splitlines()
             raise click.ClickException(
                 f"{function.__module__}.{function.__qualname__}: its process ended with code "
-                f"{done.returncode}"
+                + "\n".join([str(done.returncode), *said[-20:]])
             )
         return json.loads(answer.read_text())
 

@@ -1,33 +1,21 @@
-"""Time of ops where something else goes on: compilations inside an op, long stretches far from any
-graph."""
+"""Time of ops where something else goes on: compilations inside an op."""
 
-import time
 from typing import Any
 
 from proof import child
 from proof.figures import Figure
 
-STRETCH_S = 2.0
-CALLS = 2000
-
 
 def op_time() -> list[Figure]:
-    """Each in a process of its own.
+    """In a process of its own.
 
     Reentrant checkpointing calls a function, which is compiled there, in the forward and in the
     backward of an op: of what the compilations take, a tenth at most may be left in the op's time.
-    What a program does for two seconds between the windows is said to be unaccounted for, within a
-    quarter.
+    What a program does far from any graph is in `truth.py`.
     """
     left_pct = child.call(compile_time_in_ops, INSTRUMENTED_OPS="always")
-    seconds, unaccounted_s = child.call(far_from_graphs, INSTRUMENTED_OPS="auto")
-    stretch = "time not accounted for, s"
-    return [
-        Figure(
-            "checkpoint", "compile time left in ops, %", "cold", left_pct, 0, 10, in_points=True
-        ),
-        Figure("eager for 2 s", stretch, "-", unaccounted_s, seconds, 25),
-    ]
+    figure = "compile time left in ops, %"
+    return [Figure("checkpoint", figure, "cold", left_pct, 0, 10, in_points=True)]
 
 
 def compile_time_in_ops() -> float:
@@ -58,19 +46,3 @@ def compile_time_in_ops() -> float:
     times_s = {record.op: record.time_us / 1e6 for record in report.ops.eager}
     took_s = times_s["CheckpointFunction"] + times_s["CheckpointFunctionBackward"]
     return 100 * took_s / compiled_s
-
-
-def far_from_graphs() -> tuple[float, float | None]:
-    """The seconds of the stretch, and what the report says of them."""
-    import torch
-
-    import instrumented_backend
-
-    compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
-    x = torch.randn(64)
-    for _ in range(CALLS):
-        compiled(x).add(1).mul(2)
-    start = time.monotonic()
-    while (seconds := time.monotonic() - start) < STRETCH_S:
-        x.add(1)
-    return seconds, instrumented_backend.report().ops.unaccounted_s

@@ -2,10 +2,9 @@
 
 import gc
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import click
@@ -14,8 +13,8 @@ from proof import child
 from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
-# Of either, in turn: few, so that most turns are over before the machine does something else.
-TURN_STEPS = 2
+# Of either, in turn: as few as have room for some intervals between windows.
+TURN_STEPS = {"cpu": 10, "cuda": 100}
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
@@ -61,7 +60,8 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
             step()
     gc.collect()
     gc.freeze()  # a collection of all that was imported is some steps long, and in either's turn
-    seconds = _timer(device, TURN_STEPS)
+    seconds = _timer(device, TURN_STEPS[device])
+    number = count // TURN_STEPS[device]
     session = backend._session
     runs, turns = [], []
     with click.progressbar(range(pairs), label=f"{count} steps, {mode}", file=sys.stderr) as bar:
@@ -69,18 +69,16 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
             for step in (our_step, their_step):
                 seconds(step)
             session.reset()  # a window is due
-            whole = list(_in_turns(our_step, their_step, seconds, count))
+            clock = _MetersClock(session.ops)
+            whole = list(_in_turns(our_step, their_step, seconds, number, clock.stopped))
             ours, theirs = map(sum, zip(*whole, strict=True))
             runs.append(ours / theirs)
             observed = backend.report().ops
             if mode == "auto":
-                session.reset()
-                with session.ops._lock:
-                    session.ops._close()
-                turns += [a / b for a, b in _in_turns(our_step, their_step, seconds, count)]
-    click.echo(
-        f"{mode}: {observed.status}, {observed.observed_pct} % of a run's calls observed", err=True
-    )
+                with clock.stopped():
+                    closed = _in_turns(our_step, their_step, seconds, number, nullcontext)
+                    turns += [ours / theirs for ours, theirs in closed]
+    click.echo(f"{mode}: {observed.status}, {observed.observed_pct} % of a run observed", err=True)
     what = f"{count} steps, {device}, {mode}: "
     whole_limit, closed_limit = LIMITS[mode]
     costs = [cost_of(what + "whole run", runs, "x", whole_limit)]
@@ -93,53 +91,45 @@ def _in_turns(
     ours: Callable[[], object],
     theirs: Callable[[], object],
     seconds: Callable[[Callable[[], object]], float],
-    count: int,
+    number: int,
+    aside: Callable[[], AbstractContextManager[None]],
 ) -> Iterator[tuple[float, float]]:
-    """Each turn's times in a run of ``count`` steps; what a machine does for longer is in both.
+    """The times of a number of turns of each; what a machine does for longer is in both.
 
-    A window that is open sees nothing of the others' turns, and costs them nothing; the time that
-    they take is none of the run's, of which windows may have their share.
+    ``aside`` is entered for the others' turns, of which our windows are to have no share.
     """
-    from instrumented_backend import backend
-
-    clock = _MetersClock(backend._session.ops)
-    for number in range(count // TURN_STEPS):
-        our_s = 0.0 if number % 2 else seconds(ours)
-        with clock.stopped():
+    for turn in range(number):
+        our_s = 0.0 if turn % 2 else seconds(ours)
+        with aside():
             their_s = seconds(theirs)
         yield our_s or seconds(ours), their_s
 
 
 class _MetersClock:
-    """The time that the op meter takes for the run's."""
+    """The time that the op meter takes for the run's: the others' turns are none of it."""
 
     def __init__(self, meter: Any) -> None:
         self._meter = meter
-        self._since_s = time.monotonic()
-        self._timer: threading.Timer | None = None  # its own, that waits for `_left_s`
-        self._left_s = 0.0
+        self._stopped_s = 0.0
+        meter._schedule.clock = lambda: time.monotonic() - self._stopped_s
+        meter._schedule.restart()
 
     @contextmanager
     def stopped(self) -> Iterator[None]:
+        """No window is open, and none opens; one that stays until the loop is known comes back."""
         meter, start = self._meter, time.monotonic()
-        if was_open := meter._is_open:
-            meter._lib.op_meter_close()  # the meter itself takes it for open
-        timer = meter._timer
-        if is_waiting := timer is not None and timer.is_alive():
-            timer.cancel()
-            left_s = self._left_s if timer is self._timer else timer.interval
-            self._left_s = max(left_s - (start - self._since_s), 0)
+        with meter._lock:
+            was_warm_up = meter._is_warm_up
+            meter._paused, meter._is_warm_up = True, False
+            meter._lib.op_meter_close()
+            meter._lib.op_meter_wake()
         yield
-        self._since_s = time.monotonic()
-        if meter._started_s is not None:
-            meter._started_s += self._since_s - start
-        if was_open:
-            meter._lib.op_meter_open()
-        elif is_waiting:
-            self._timer = threading.Timer(self._left_s, timer.function, timer.args)
-            self._timer.daemon = True
-            self._timer.start()
-            meter._timer = self._timer
+        self._stopped_s += time.monotonic() - start
+        with meter._lock:
+            meter._paused, meter._is_warm_up = False, was_warm_up
+            if was_warm_up:
+                meter._lib.op_meter_open(False)
+            meter._lib.op_meter_wake()
 
 
 def compared(device: str, pairs: int) -> list[Cost]:

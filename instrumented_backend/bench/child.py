@@ -73,7 +73,7 @@ def _bench(request: events.ModuleRequest, channel: Channel) -> None:
         steps(request, channel)
     except NotReached as error:
         channel.say(events.Failed(str(error)))
-    except Exception as error:  # whatever generated code may raise: the parent tells it
+    except Exception as error:  # whatever generated code may raise: the parent reports it
         channel.say(events.Failed(reason(error)))
         if is_fatal(error):
             os._exit(1)  # the device's context is of no more use, not even for leaving

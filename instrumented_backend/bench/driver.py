@@ -1,4 +1,4 @@
-"""Runs the benchmarks: a child process for each module, started again after a crash."""
+"""Runs the benchmarks: a child process for each module, restarted after a crash."""
 
 import contextlib
 import os
@@ -17,6 +17,7 @@ import msgspec
 
 from instrumented_backend.bench import events
 from instrumented_backend.bench.targets import Target
+from instrumented_backend.kernels.complete import add_text
 from instrumented_backend.records import KernelRecord, notes
 from instrumented_backend.records.bench import (
     BenchRecord,
@@ -110,7 +111,7 @@ def _bench_module(
     finally:
         # After Ctrl-C, too.
         _add_rows(run, target, progress)
-        advance(max(len(target.records) - len(progress.rows), 0))
+        advance(max(len(target.kernels) - len(progress.rows), 0))
         if target.kind == "graph":
             graph.error = progress.error
             graph.kernels_ms = _sum(progress)
@@ -225,11 +226,11 @@ def _sum(progress: _Progress) -> float | None:
 def _add_rows(run: BenchRun, target: Target, progress: _Progress) -> None:
     """The rows of what was launched, then one for each kernel that was not, with the reason."""
     known: dict[str, list[KernelRecord]] = {}
-    for record in target.records:
+    for record in target.kernels:
         known.setdefault(record.kernel_name, []).append(record)
     launched = set()
     for number, records in sorted(progress.rows.items()):
-        name = progress.names[number] or target.records[0].kernel_name
+        name = progress.names[number] or target.kernels[0].kernel_name
         parsed = _parsed(known.get(name, []), records[0].kernel, first=name not in launched)
         launched.add(name)
         for row in records:
@@ -237,7 +238,7 @@ def _add_rows(run: BenchRun, target: Target, progress: _Progress) -> None:
             row.kernel.calls = progress.calls.get(number, row.kernel.calls)
             row.peak = run.peaks.get(target.device)
             run.kernels.append(row)
-    for record in target.records:
+    for record in target.kernels:
         if record.kernel_name not in launched:
             reason = progress.error or _not_launched(record)
             run.kernels.append(BenchRecord(record, error=reason, chosen=True))
@@ -267,18 +268,8 @@ def _completed(
     timed.path = str(target.path) if target.kind == "graph" else None
     timed.kernel_path = str(target.path) if target.kind == "kernel" else None
     timed.graph, timed.direction = target.graph, target.direction
-    if parsed is None:
-        return timed
-    if timed.language == "unknown":  # nothing of it was measured
-        timed.language, timed.kernel_category = parsed.language, parsed.kernel_category
-    timed.aten_ops, timed.fx_nodes = parsed.aten_ops, parsed.fx_nodes
-    timed.source_lines = parsed.source_lines
-    timed.kernel_path = timed.kernel_path or parsed.kernel_path
-    if parsed.bytes_source == "inductor" and parsed.arg_shapes == timed.arg_shapes:
-        timed.total_bytes, timed.bytes_source = parsed.total_bytes, parsed.bytes_source
-        timed.read_bytes, timed.written_bytes = parsed.read_bytes, parsed.written_bytes
-    if timed.total_bytes is None and parsed.total_bytes is not None:
-        timed.total_bytes, timed.bytes_source = parsed.total_bytes, parsed.bytes_source
+    if parsed is not None:
+        add_text(timed, parsed)
     return timed
 
 
@@ -308,7 +299,7 @@ class Child:
         )
         assert self._process.stdin is not None and self._process.stdout is not None
         threading.Thread(target=self._read, args=(self._process.stdout,), daemon=True).start()
-        with contextlib.suppress(BrokenPipeError):  # it has ended already; `next` tells how
+        with contextlib.suppress(BrokenPipeError):  # it has ended already; `next` says how
             self._process.stdin.write(events.to_line(self._request))
             self._process.stdin.close()
         return self

@@ -17,7 +17,7 @@ _PAGE = 1 << 12
 
 
 class StoragesSeen:
-    """The storages of a graph's run so far. An address says little: it is given out again."""
+    """The storages of a graph's run so far. An address alone says little: it is reused."""
 
     def __init__(self) -> None:
         self._seen: dict[int, StorageWeakRef] = {}

@@ -12,17 +12,17 @@ from instrumented_backend.bench.targets import why_not_alone
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.bench.triton_configs import config_records, describe_chosen
 from instrumented_backend.bench.walk import changed_inputs, reason
+from instrumented_backend.kernels.complete import add_launch, add_no_launch
 from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.index_bounds import index_bounds
 from instrumented_backend.kernels.reach import reach
-from instrumented_backend.kernels.traffic import describe_launch, without_launch
 from instrumented_backend.kernels.triton import read_triton
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
 from instrumented_backend.records.bench import BenchRecord
 
 
 class NotAlone(RuntimeError):
-    """The module does not tell enough to launch its kernel."""
+    """The module does not say enough to launch its kernel."""
 
 
 def bench_kernel_module(
@@ -51,7 +51,7 @@ def bench_kernel_module(
         return describe_chosen(record, configs, kernel)
     except NotAlone as error:
         record.error = str(error)
-    except Exception as error:  # one row tells it
+    except Exception as error:  # one row says it
         record.error = reason(error)
     return [record]
 
@@ -129,6 +129,6 @@ def _describe(facts: KernelFacts, args: tuple[Any, ...]) -> None:
         else None
         for arg in args
     ]
-    describe_launch(facts, CallSite(facts.record.kernel_name, values, {}, None, None))
+    add_launch(facts, CallSite(facts.record.kernel_name, values, {}, None, None))
     if facts.record.total_bytes is None:
-        without_launch(facts.record)
+        add_no_launch(facts.record)

@@ -67,7 +67,7 @@ def _copy(size: int, device: str) -> float:
 
 
 def cpu_cache_bytes() -> int | None:
-    """The last level's size, as Linux tells it."""
+    """The last level's size, as Linux reports it."""
     sizes = []
     for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:

@@ -84,7 +84,7 @@ def _is_work(event: Any, on_cpu: bool) -> bool:
         raise ValueError("events of the legacy profiler have no device times")
     if on_cpu:
         return bool(event.device_type == DeviceType.CPU)
-    # An annotation's span on the device is no work of its own.
+    # An annotation's span on the device is not work of its own.
     is_annotation = getattr(event, "is_user_annotation", False)
     return event.device_type != DeviceType.CPU and not is_annotation and event.key not in _NO_WORK
 

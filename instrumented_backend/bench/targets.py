@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from instrumented_backend.kernels.code_files import CollectError, find_files, read_file
+from instrumented_backend.kernels.code_files import CodeFileError, find_files, read_file
 from instrumented_backend.kernels.graph_module import is_graph
 from instrumented_backend.records import KernelRecord, ReportError, find_reports, read_report
 
@@ -22,7 +22,7 @@ _GRID_IN_GRAPH = frozenset({"template", "user_autotune", "fixed_config", "unknow
 
 @dataclass
 class Target:
-    """One module, with what its text tells of its kernels.
+    """One module, with what its text says about its kernels.
 
     ``error`` is why it can't be run. Each candidate that Inductor tuned a template with has a
     module: not to start a process for these is most of the time.
@@ -31,7 +31,7 @@ class Target:
     path: Path
     kind: str  # "graph" or "kernel"
     device: str
-    records: list[KernelRecord]
+    kernels: list[KernelRecord]
     graph: int | None = None  # of a report
     direction: str | None = None
     error: str | None = None
@@ -39,7 +39,7 @@ class Target:
 
 @dataclass
 class Targets:
-    """``left_out`` says why a file of a folder, or a report's code, is no target."""
+    """``left_out`` says why a file of a folder, or a report's code, is not a target."""
 
     modules: list[Target] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def device_of(text: str) -> str:
 
 
 def find_targets(paths: Iterable[Path]) -> Targets:
-    """Raises `CollectError` for what is named and of no use."""
+    """Raises `CodeFileError` for what is named and of no use."""
     targets = Targets()
     texts: dict[Path, str] = {}
     for path in paths:
@@ -67,7 +67,7 @@ def find_targets(paths: Iterable[Path]) -> Targets:
         for file, named in find_files([path]):
             try:
                 _add(targets, texts, file)
-            except CollectError as error:
+            except CodeFileError as error:
                 if named:
                     raise
                 targets.left_out[str(file)] = str(error)
@@ -84,20 +84,20 @@ def _add(
 ) -> None:
     if any(known.path == path for known in targets.modules):
         return
-    records = read_file(path)
+    kernels = read_file(path)
     text = path.read_text(encoding="utf-8")
     kind = "graph" if is_graph(text) else "kernel"
-    for record in records:
-        record.graph, record.direction = graph, direction
+    for kernel in kernels:
+        kernel.graph, kernel.direction = graph, direction
     if _CPP_WRAPPER in text:
-        raise CollectError(f"{path}: its wrapper is C++ (cpp_wrapper), which cannot be followed")
+        raise CodeFileError(f"{path}: its wrapper is C++ (cpp_wrapper), which cannot be followed")
     texts[path] = text
-    error = why_not_alone(records[0], text) if kind == "kernel" and records else None
-    targets.modules.append(Target(path, kind, device_of(text), records, graph, direction, error))
+    error = why_not_alone(kernels[0], text) if kind == "kernel" and kernels else None
+    targets.modules.append(Target(path, kind, device_of(text), kernels, graph, direction, error))
 
 
 def why_not_alone(record: KernelRecord, text: str) -> str | None:
-    """Why a Triton kernel's own module, of this text, does not tell how to launch it, if so."""
+    """Why a Triton kernel's own module does not say how to launch it; None where it does."""
     if record.kernel_category not in _GRID_IN_GRAPH or "\ndef get_args(" in text:
         return None
     return (
@@ -111,11 +111,11 @@ def _add_folder_of_reports(targets: Targets, texts: dict[Path, str], folder: Pat
     try:
         reports = find_reports(folder) if os.path.isdir(folder) else []
     except ReportError as error:
-        raise CollectError(str(error)) from None
+        raise CodeFileError(str(error)) from None
     for report in reports:
         try:
             _add_report(targets, texts, report)
-        except CollectError as error:
+        except CodeFileError as error:
             targets.left_out[str(report)] = str(error)
     return bool(reports)
 
@@ -125,7 +125,7 @@ def _add_report(targets: Targets, texts: dict[Path, str], path: Path) -> None:
     try:
         report = read_report(path)
     except ReportError as error:
-        raise CollectError(str(error)) from None
+        raise CodeFileError(str(error)) from None
     before = len(targets.modules)
     missing: list[str] = []
     for graph in report.graphs:
@@ -134,12 +134,12 @@ def _add_report(targets: Targets, texts: dict[Path, str], path: Path) -> None:
                 continue
             try:
                 _add(targets, texts, Path(code.path), graph.graph, code.direction)
-            except CollectError as error:
+            except CodeFileError as error:
                 missing.append(str(error))
                 targets.left_out[code.path] = str(error)
     if len(targets.modules) == before:
         what = missing[0] if missing else "no graph in it has generated code"
-        raise CollectError(f"{path}: none of its generated code is found again: {what}")
+        raise CodeFileError(f"{path}: none of its generated code is found again: {what}")
 
 
 def _without_copies(targets: Targets, texts: dict[Path, str]) -> list[Target]:

@@ -15,9 +15,9 @@ from instrumented_backend.bench import stand_ins
 from instrumented_backend.bench.fresh_pages import StoragesSeen, give_back
 from instrumented_backend.bench.timing import measure, synchronize
 from instrumented_backend.bench.triton_configs import config_records, describe_chosen
+from instrumented_backend.kernels.complete import add_launch, add_no_launch, extern_record
 from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.parse import GraphSource
-from instrumented_backend.kernels.traffic import describe_launch, extern_record, without_launch
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
 from instrumented_backend.records import KernelRecord, notes
 from instrumented_backend.records.bench import BenchRecord
@@ -134,7 +134,7 @@ class Walk:
             if fresh:
                 record.kernel.add_note(notes.TIME, _FRESH)
             launch.records = describe_chosen(record, configs, kernel)
-        except Exception as error:  # one row tells it, and the run goes on
+        except Exception as error:  # one row says it, and the run continues
             record.error = reason(error)
             if is_fatal(error):
                 self.done(launch)
@@ -168,9 +168,9 @@ class Walk:
             return
         record.kernel = facts.record
         if facts.parameters:
-            describe_launch(facts, site)
+            add_launch(facts, site)
         else:
-            without_launch(facts.record)
+            add_no_launch(facts.record)
 
 
 _FRESH = "time: with that for new pages of memory, as in the graph, which it is the first to write"

@@ -1,0 +1,65 @@
+"""The commands: ``instrumented-backend demo | run | show | kernels | bench | trace``.
+
+Each has a file of its own. What only one command needs is imported when it runs, so that the others
+start as fast as they can.
+"""
+
+import errno
+import sys
+
+import click
+
+from instrumented_backend import __version__, settings
+from instrumented_backend.commands import bench, demo, kernels, run, show, trace
+from instrumented_backend.commands.script import Script, run_as_main
+
+
+class _Commands(click.Group):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Environment variables"):
+            formatter.write_dl(
+                [
+                    (variable.name, f"{variable.meaning} [default: {variable.default or 'empty'}]")
+                    for variable in settings.VARIABLES
+                ],
+                col_max=len("INSTRUMENTED_DEVICE_TIME"),
+            )
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__)
+def cli() -> None:
+    """torch.compile(model, backend="instrumented"): Inductor, and a report of what it did.
+
+    The report comes at the end of any program that uses the backend. These commands try it
+    out, run a program that does not name it, and print a saved report again.
+    """
+
+
+for _module in (demo, run, show, kernels, bench, trace):
+    cli.add_command(_module.command)
+
+
+def main() -> None:
+    """The console script. A script that `run` starts runs outside click, which would change
+    what its exceptions and its Ctrl-C do."""
+    try:
+        result = cli.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
+    except (click.ClickException, settings.SettingsError) as error:
+        message = error.format_message() if isinstance(error, click.ClickException) else error
+        click.echo(f"instrumented-backend: {message}", err=True)
+        sys.exit(2)
+    except click.Abort:
+        sys.exit(130)
+    except OSError as error:
+        if error.errno != errno.ENOSPC or error.filename is not None:
+            raise
+        click.echo(f"instrumented-backend: cannot write the output: {error.strerror}", err=True)
+        sys.exit(2)
+    if isinstance(result, Script):
+        run_as_main(result)
+    elif isinstance(result, int):
+        sys.exit(result)

@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from instrumented_backend.kernels.complete import add_sidecar
 from instrumented_backend.kernels.graph_module import ParseError
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.records import KernelRecord
 
 MAX_FILE_BYTES = 16_000_000  # Inductor's largest modules have a few megabytes
 
 
-class CollectError(ValueError):
+class CodeFileError(ValueError):
     """A path cannot be read as generated code; the message is one line with the path in it."""
 
 
 @dataclass
-class Collected:
+class CodeFiles:
     """The kernels of some files; ``skipped`` says why a file in a folder gave none."""
 
     kernels: list[KernelRecord] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Collected:
 def find_files(paths: Iterable[Path]) -> list[tuple[Path, bool]]:
     """The files to read, each with whether it was named itself; of a folder, all ``*.py`` below.
 
-    Raises `CollectError` for a path that is not there, or a folder with no such file.
+    Raises `CodeFileError` for a path that is not there, or a folder with no such file.
     """
     files: dict[Path, bool] = {}
     for path in paths:
@@ -37,7 +37,7 @@ def find_files(paths: Iterable[Path]) -> list[tuple[Path, bool]]:
         if os.path.isdir(path):
             found = sorted(_python_files(path))
             if not found:
-                raise CollectError(f"{path}: no Python file in this folder or below it")
+                raise CodeFileError(f"{path}: no Python file in this folder or below it")
             for file in found:
                 files.setdefault(file, False)
         else:
@@ -50,9 +50,9 @@ def _status(path: Path) -> os.stat_result:
     try:
         return path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        raise CollectError(f"{path}: no such file or folder") from None
+        raise CodeFileError(f"{path}: no such file or folder") from None
     except OSError as error:
-        raise CollectError(f"{path}: cannot be read: {error.strerror}") from None
+        raise CodeFileError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -62,46 +62,46 @@ def _python_files(folder: Path) -> Iterator[Path]:
                 yield Path(base, name)
 
 
-def collect(files: Iterable[tuple[Path, bool]]) -> Collected:
+def read_files(files: Iterable[tuple[Path, bool]]) -> CodeFiles:
     """Read the files that `find_files` found.
 
-    Raises `CollectError` for a file that was named and cannot be read; one that was only found
+    Raises `CodeFileError` for a file that was named and cannot be read; one that was only found
     in a folder is skipped.
     """
-    collected = Collected()
+    found = CodeFiles()
     for path, named in files:
         try:
-            collected.kernels += read_file(path)
-        except CollectError as error:
+            found.kernels += read_file(path)
+        except CodeFileError as error:
             if named:
                 raise
-            collected.skipped[path] = str(error)
-    collected.kernels = list(_without_copies(collected.kernels))
-    return collected
+            found.skipped[path] = str(error)
+    found.kernels = list(_without_copies(found.kernels))
+    return found
 
 
 def read_file(path: Path) -> list[KernelRecord]:
-    """The kernels of one module; raises `CollectError`."""
+    """The kernels of one module; raises `CodeFileError`."""
     status = _status(path)
     if not stat.S_ISREG(status.st_mode):
-        raise CollectError(f"{path}: not a file, but a pipe or a device")
+        raise CodeFileError(f"{path}: not a file, but a pipe or a device")
     if status.st_size > MAX_FILE_BYTES:
-        raise CollectError(
+        raise CodeFileError(
             f"{path}: {status.st_size / 1e6:.0f} MB are too much for a generated module "
             f"(at most {MAX_FILE_BYTES / 1e6:.0f} MB are read)"
         )
     try:
         text = path.read_bytes().decode("utf-8")
     except OSError as error:
-        raise CollectError(f"{path}: cannot be read: {error.strerror}") from None
+        raise CodeFileError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise CollectError(f"{path}: not text") from None
+        raise CodeFileError(f"{path}: not text") from None
     if "\0" in text:
-        raise CollectError(f"{path}: not text")
+        raise CodeFileError(f"{path}: not text")
     try:
         kernels = parse_module(text, str(path))
     except ParseError as error:
-        raise CollectError(f"{path}: {error}") from None
+        raise CodeFileError(f"{path}: {error}") from None
     if any(kernel.path is not None for kernel in kernels):
         add_sidecar(kernels, str(path))
     return kernels

@@ -1,8 +1,11 @@
-"""What a kernel's own source tells, whatever its language."""
+"""What the readers find out about a kernel: its own source, a launch, a run.
+
+From these facts `complete` fills in the `KernelRecord`.
+"""
 
 from dataclasses import dataclass, field
 
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, Note
 
 NUMELS = ("xnumel", "ynumel", "znumel", "rnumel", "r0_numel", "r1_numel")
 
@@ -65,3 +68,37 @@ class KernelFacts:
     constants: dict[str, int | str] = field(default_factory=dict)  # of a template: M, N, K, ...
     whole_buffers: bool = False  # the launch's points don't bound what one pointer reaches
     subkernels: list[str] = field(default_factory=list)  # of a multi-kernel
+
+
+@dataclass
+class BytesFacts:
+    """Bytes that one launch reads and writes, estimated; None where they are unknown.
+
+    The notes say how they were estimated, or why they are unknown.
+    """
+
+    read: int | None = None
+    written: int | None = None
+    notes: list[Note] = field(default_factory=list)
+
+
+@dataclass
+class LaunchFacts:
+    """What one launch passes to a kernel, and what follows from it."""
+
+    arg_shapes: dict[str, list[int | str]] = field(default_factory=dict)
+    arg_dtypes: dict[str, str] = field(default_factory=dict)  # of an extern call
+    symbolic_numels: dict[str, str] = field(default_factory=dict)
+    note: Note | None = None  # on the call itself
+    bytes: BytesFacts = field(default_factory=BytesFacts)
+    flops: int | None = None
+    flops_note: Note | None = None
+
+
+@dataclass
+class TimeFacts:
+    """The time that a kernel took in the run itself; ``calls`` is None where it is unknown."""
+
+    mean_us: float
+    calls: int | None
+    notes: list[Note] = field(default_factory=list)

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, dataclass, field
 
-from instrumented_backend.records import KernelRecord, ReportError, notes, side_files
+from instrumented_backend.records import ReportError, side_files
 
 _KIND = "kernels"
 
@@ -35,28 +35,3 @@ def read_sidecar(module_path: str) -> dict[str, Facts]:
         return convert(kernels, dict[str, Facts])
     except ReportError:
         return {}
-
-
-def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
-    """Complete the records of a graph's module."""
-    known = read_sidecar(module_path)
-    for kernel in kernels:
-        if kernel.kernel_name in known:
-            _add(kernel, known[kernel.kernel_name])
-
-
-def _add(record: KernelRecord, facts: Facts) -> None:
-    record.aten_ops = record.aten_ops or facts.aten_ops
-    record.fx_nodes = record.fx_nodes or facts.fx_nodes
-    record.source_lines = record.source_lines or facts.source_lines
-    total = facts.total_bytes
-    if total is not None and record.bytes_source != "inductor":
-        record.drop_notes(notes.ABOUT_BYTES)
-        if record.total_bytes != total:
-            record.add_note(
-                notes.PARTS_UNKNOWN,
-                "read and written bytes unknown: Inductor's figure is their sum, and the shapes "
-                f"at the call add up to {record.total_bytes} bytes",
-            )
-            record.read_bytes = record.written_bytes = None
-        record.total_bytes, record.bytes_source = total, "inductor"

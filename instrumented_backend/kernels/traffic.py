@@ -10,41 +10,61 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from instrumented_backend.kernels.expressions import evaluate
-from instrumented_backend.kernels.facts import DTYPE_BYTES, NUMELS, Access, KernelFacts, Part
+from instrumented_backend.kernels.facts import (
+    DTYPE_BYTES,
+    NUMELS,
+    Access,
+    BytesFacts,
+    KernelFacts,
+    LaunchFacts,
+    Part,
+)
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
-from instrumented_backend.records import KernelRecord, Note, notes
-
-ESTIMATED = "estimated"
-INDUCTOR = "inductor"
+from instrumented_backend.records import Note, notes
 
 _FROM_CALL = Note(notes.BYTES_ESTIMATED, "bytes: estimated, from the shapes at the call")
 _HINTED = Note(notes.BYTES_AT_HINTS, "bytes: at the sizes that the graph was compiled with")
-_NO_CALL = Note(notes.BYTES_UNKNOWN, "bytes unknown: no launch of it in this file")
 
 
-def describe_launch(facts: KernelFacts, call: CallSite) -> None:
-    """Fill in what the first call site tells of a generated kernel: shapes, numels, bytes."""
+def launch_facts(facts: KernelFacts, call: CallSite) -> LaunchFacts:
+    """What a call site tells of a generated kernel: shapes, numels, bytes."""
+    found = LaunchFacts()
     record = facts.record
     passed = dict(zip(facts.parameters, call.arguments, strict=False))
     if len(call.arguments) < len(facts.parameters):
-        record.add_note(
+        found.note = Note(
             notes.CALL_TOO_SHORT, "the call passes fewer arguments than the kernel has parameters"
         )
     for name, value in passed.items():
         if isinstance(value, Tensor) and value.shape is not None:
-            record.arg_shapes[name] = _shape(value)
-    for name, text in record.symbolic_numels.items():
-        record.symbolic_numels[name] = ", ".join(
+            found.arg_shapes[name] = _shape(value)
+    found.symbolic_numels = _numels_at(record.symbolic_numels, passed)
+    product = _Product.of(facts, passed)
+    operands = {} if product is None else product.operands(record.language)
+    found.bytes = _generated_bytes(facts, passed, operands)
+    if record.kernel_category == "template":
+        found.flops = _template_flops(facts, passed, product)
+        if found.flops is None:
+            found.flops_note = Note(
+                notes.FLOPS_UNKNOWN,
+                "flops unknown: no matrix product of two operands of known shapes",
+            )
+    return found
+
+
+def _numels_at(numels: dict[str, str], passed: dict[str, Value]) -> dict[str, str]:
+    """The symbolic numels, each parameter's name replaced by what is passed for it."""
+    found = {
+        name: ", ".join(
             value.text if isinstance(value := passed.get(word), Size) else word
             for word in text.split(", ")
         )
-    if "rnumel" in record.symbolic_numels and record.symbolic_numels["rnumel"] in NUMELS:
-        inner = record.symbolic_numels["rnumel"]
-        record.symbolic_numels["rnumel"] = record.symbolic_numels.get(inner, inner)
-    product = _Product.of(facts, passed)
-    _describe_bytes(facts, passed, {} if product is None else product.operands(record.language))
-    if record.kernel_category == "template" and record.flops_source is None:
-        _describe_template_flops(facts, passed, product)
+        for name, text in numels.items()
+    }
+    inner = found.get("rnumel")
+    if inner is not None and inner in NUMELS:
+        found["rnumel"] = found.get(inner, inner)
+    return found
 
 
 def _shape(tensor: Tensor) -> list[int | str]:
@@ -54,12 +74,13 @@ def _shape(tensor: Tensor) -> list[int | str]:
 # --- Bytes of generated kernels -----------------------------------------------------------------
 
 
-def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict[str, int]) -> None:
+def _generated_bytes(
+    facts: KernelFacts, passed: dict[str, Value], operands: dict[str, int]
+) -> BytesFacts:
     """``operands``: elements of a matrix product's operands, which may be parts of buffers."""
     record = facts.record
     if not facts.accesses:
-        record.add_note(notes.BYTES_UNKNOWN, "bytes unknown: its own code names no buffer")
-        return
+        return _unknown_bytes("its own code names no buffer")
     parts = facts.parts or [Part(facts.accesses)]
     points = [None if facts.whole_buffers else _points(part, passed) for part in parts]
     sizes = _sizes(passed)
@@ -75,10 +96,7 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
         if size is None or numel is None or numel.known is None:
             what = "dtype" if size is None else "shape"
             detail = "" if numel is None or size is None else f" ({numel.text})"
-            record.add_note(
-                notes.BYTES_UNKNOWN, f"bytes unknown: the {what} of {name}{detail} is not known"
-            )
-            return
+            return _unknown_bytes(f"the {what} of {name}{detail} is not known")
         hinted |= numel.exact is None
         used = [
             (part.accesses[name], n)
@@ -94,47 +112,23 @@ def _describe_bytes(facts: KernelFacts, passed: dict[str, Value], operands: dict
             reads, writes = _elements(name, access, whole_numel, count, sizes)
             read += reads * size
             written += writes * size
-    record.read_bytes, record.written_bytes = read, written
-    record.total_bytes, record.bytes_source = read + written, ESTIMATED
-    if record.kernel_args_num_gb is not None:
-        _take_inductors_figure(record)
-        return
-    record.add_notes(_FROM_CALL)
+    said = [_FROM_CALL]
     if hinted:
-        record.add_notes(_HINTED)
+        said.append(_HINTED)
     reason = _what_is_counted(facts)
     if reason is not None:
-        record.add_note(notes.BYTES_ESTIMATED, reason)
+        said.append(Note(notes.BYTES_ESTIMATED, reason))
     if same:
-        record.add_note(
-            notes.BYTES_ESTIMATED,
+        reason = (
             f"bytes: {'; '.join(same)} are one buffer, of which parts are used; Inductor counts "
-            "the parts of both for each",
+            "the parts of both for each"
         )
+        said.append(Note(notes.BYTES_ESTIMATED, reason))
+    return BytesFacts(read, written, said)
 
 
-def _take_inductors_figure(record: KernelRecord) -> None:
-    """Inductor's sum goes before ours; the parts stay where they add up to it."""
-    assert record.kernel_args_num_gb is not None
-    total = round(record.kernel_args_num_gb * 1e9)
-    if record.total_bytes != total:
-        record.read_bytes = record.written_bytes = None
-        record.add_note(
-            notes.PARTS_UNKNOWN,
-            "read and written bytes unknown: Inductor's figure is their sum, and the shapes at "
-            f"the call add up to {record.total_bytes} bytes"
-            if record.total_bytes is not None
-            else "read and written bytes unknown: Inductor's figure is their sum",
-        )
-    record.total_bytes, record.bytes_source = total, INDUCTOR
-
-
-def without_launch(record: KernelRecord) -> None:
-    """A kernel's own module, which has no call in it: Inductor's figure, or none."""
-    if record.kernel_args_num_gb is not None:
-        _take_inductors_figure(record)
-    elif _NO_CALL not in record.coded_notes():
-        record.add_notes(_NO_CALL)
+def _unknown_bytes(reason: str) -> BytesFacts:
+    return BytesFacts(notes=[Note(notes.BYTES_UNKNOWN, f"bytes unknown: {reason}")])
 
 
 def _what_is_counted(facts: KernelFacts) -> str | None:
@@ -268,27 +262,20 @@ def _template_sizes(facts: KernelFacts, passed: dict[str, Value]) -> dict[str, i
     return sizes
 
 
-def _describe_template_flops(
+def _template_flops(
     facts: KernelFacts, passed: dict[str, Value], product: _Product | None
-) -> None:
-    record = facts.record
+) -> int | None:
     sizes = _template_sizes(facts, passed)
-    flops = None
     if set(sizes) >= _CONVOLUTION:
         flops = 2 * math.prod(sizes.get(name, 1) for name in (*_CONVOLUTION, "OUT_D", "KERNEL_D"))
-        flops //= sizes.get("GROUPS", 1)
-    elif product is not None:
-        flops = product.flops
-    elif "arg_DO" not in passed:  # which attention's backward has
+        return flops // sizes.get("GROUPS", 1)
+    if product is not None:
+        return product.flops
+    if "arg_DO" not in passed:  # which attention's backward has
         for names in (("arg_Q", "arg_K", "arg_V"), ("query", "key", "value")):
             if set(names) <= set(passed):
-                flops = _attention_flops(*(passed[name] for name in names))
-    if flops is None:
-        record.add_note(
-            notes.FLOPS_UNKNOWN, "flops unknown: no matrix product of two operands of known shapes"
-        )
-    else:
-        record.flops, record.flops_source = flops, ESTIMATED
+                return _attention_flops(*(passed[name] for name in names))
+    return None
 
 
 _CONVOLUTION = {"OUT_C", "OUT_H", "OUT_W", "KERNEL_H", "KERNEL_W", "BATCH", "IN_C"}
@@ -322,28 +309,24 @@ def _attention_flops(query: Value, key: Value, value: Value) -> int | None:
 # --- Extern calls -------------------------------------------------------------------------------
 
 
-def extern_record(call: CallSite) -> KernelRecord:
+def extern_facts(call: CallSite) -> LaunchFacts:
     """One extern call: its shapes where they are static, its bytes and operations if known."""
-    record = KernelRecord(kernel_name=call.kernel, language="extern", kernel_category="extern")
+    found = LaunchFacts()
     tensors = [value for value in call.arguments if isinstance(value, Tensor)] + call.listed
-    record.num_args = len(call.arguments)
     for i, tensor in enumerate(tensors):
-        _describe_operand(record, f"arg{i}", tensor)
+        _add_operand(found, f"arg{i}", tensor)
     result = call.result
     if result is not None:
-        _describe_operand(record, "out", result)
-    _describe_extern_bytes(record, tensors, result)
-    operation = _operation(call.kernel)
-    count = _FLOPS.get(operation)
+        _add_operand(found, "out", result)
+    found.bytes = _extern_bytes(tensors, result)
+    count = _FLOPS.get(_operation(call.kernel))
     if count is not None:
-        flops = count(call)
-        if flops is None:
-            record.add_note(
+        found.flops = count(call)
+        if found.flops is None:
+            found.flops_note = Note(
                 notes.FLOPS_UNKNOWN, "flops unknown: the operands' shapes are not known"
             )
-        else:
-            record.flops, record.flops_source = flops, ESTIMATED
-    return record
+    return found
 
 
 def _operation(name: str) -> str:
@@ -354,34 +337,26 @@ def _operation(name: str) -> str:
     return parts[1] if len(parts) > 1 else name
 
 
-def _describe_operand(record: KernelRecord, name: str, tensor: Tensor) -> None:
+def _add_operand(found: LaunchFacts, name: str, tensor: Tensor) -> None:
     if tensor.dtype is not None:
-        record.arg_dtypes[name] = tensor.dtype
+        found.arg_dtypes[name] = tensor.dtype
     if tensor.shape is not None:
-        record.arg_shapes[name] = _shape(tensor)
+        found.arg_shapes[name] = _shape(tensor)
 
 
-def _describe_extern_bytes(
-    record: KernelRecord, tensors: list[Tensor], result: Tensor | None
-) -> None:
+def _extern_bytes(tensors: list[Tensor], result: Tensor | None) -> BytesFacts:
     """Each operand once, and the result: what any kernel for it has to move."""
     results = [] if result is None else (result.parts or [result])
     dtype = next((tensor.dtype for tensor in tensors if tensor.dtype), None)
     read = [_bytes(tensor, dtype) for tensor in tensors]
     written = [_bytes(tensor, dtype) for tensor in results]
     if None in read or None in written or not (read or written):
-        record.add_note(
-            notes.BYTES_UNKNOWN, "bytes unknown: not every operand's shape and dtype is in the file"
-        )
-        return
-    record.read_bytes = sum(count or 0 for count in read)
-    record.written_bytes = sum(count or 0 for count in written)
-    record.total_bytes = record.read_bytes + record.written_bytes
-    record.bytes_source = ESTIMATED
-    record.add_note(notes.BYTES_ESTIMATED, "bytes: estimated, each operand once")
+        return _unknown_bytes("not every operand's shape and dtype is in the file")
+    said = [Note(notes.BYTES_ESTIMATED, "bytes: estimated, each operand once")]
     every = [*tensors, *results]
     if any(tensor.numel is not None and tensor.numel.exact is None for tensor in every):
-        record.add_notes(_HINTED)
+        said.append(_HINTED)
+    return BytesFacts(sum(count or 0 for count in read), sum(count or 0 for count in written), said)
 
 
 def _bytes(tensor: Tensor, dtype: str | None) -> int | None:

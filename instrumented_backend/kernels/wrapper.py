@@ -35,7 +35,7 @@ class Size:
 
 @dataclass
 class Tensor:
-    """A buffer, as far as the text tells; None is unknown. Two names may stand for one."""
+    """A buffer, as far as the text says; None is unknown. Two names may stand for one."""
 
     name: str
     shape: tuple[Size, ...] | None = None

@@ -6,6 +6,7 @@ import threading
 import traceback
 from types import TracebackType
 
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import Note
 from instrumented_backend.records.notes import LOST
 
@@ -14,7 +15,7 @@ MAX_NOTES = 100
 log = logging.getLogger("instrumented_backend")
 
 
-class Failures:
+class Failures(Observer):
     """Notes on what could not be observed; each is said once on stderr and kept in the report."""
 
     def __init__(self) -> None:
@@ -26,14 +27,14 @@ class Failures:
         with self._lock:
             return list(self._notes)
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         with self._lock:
             self._notes.clear()
 
     def after_fork(self) -> None:
         """In the child: the lock may have been held by a thread that exists no more."""
         self._lock = threading.Lock()
-        self.clear()
+        self.reset()
 
     def note(self, code: str, text: str) -> None:
         """Keep a remark for the report, with one of the codes of notes; silent."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.code.metric_tables import MetricTables
-from instrumented_backend.observe.compile.log import ARTIFACTS, EVENTS, CompileLog
+from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.device.kernel_times import KernelTimer
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
@@ -17,11 +17,13 @@ from instrumented_backend.observe.graphs.calls import GraphCalls
 from instrumented_backend.observe.graphs.counters import CounterLedger
 from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
-from instrumented_backend.torch_compat import fx, inductor, profilers, trace_log
+from instrumented_backend.torch_compat import fx, inductor
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
@@ -40,6 +42,23 @@ def _no_garbage_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+class _Exit(Observer):
+    """The report's place among the observers: those below it stop before it is made."""
+
+    def __init__(self, hooks: ExitHooks, failures: Failures, report: Callable[[], None]) -> None:
+        self._hooks = hooks
+        self._failures = failures
+        self._report = report
+
+    def start(self) -> None:
+        note = self._hooks.install()
+        if note:
+            self._failures.note(notes.NOT_WATCHED, note)
+
+    def stop(self) -> None:
+        self._report()
 
 
 class Session:
@@ -82,31 +101,38 @@ class Session:
         )
         self._metric_tables = MetricTables(self.failures)
         self._cudagraphs = CudaGraphs(self.failures)
-        self._exit = ExitHooks(self._at_exit, self._after_fork)
+        at_exit = _Exit(ExitHooks(self._stop, self._after_fork), self.failures, self._deliver_last)
+        # With the names that notes give them. They stop in the opposite order.
+        self._observers: list[tuple[str, Observer]] = [
+            ("notes", self.failures),  # of the others' failures, too
+            ("trace log", self.compile_log),
+            ("CUDA graphs", self._cudagraphs),
+            ("counters", self.ledger),
+            ("graph calls", self._calls),
+            ("ops", self.ops),  # stops last of those that stop: the report reads it
+            ("the report", at_exit),
+            ("kernels", self._reader),
+            ("metric tables", self._metric_tables),
+        ]
+        if self._device is not None:
+            self._observers.append(("device time", self._device))
         self._post_compile_patched = False
+        self._begun = False
         self.reset()
 
     # --- Start and end --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Attach the observers that need no Inductor; called once, when the backend is loaded."""
-        with self.failures.guard("trace log"):
-            trace_log.listen(self.compile_log, EVENTS, ARTIFACTS, self.compile_log.timed)
-        with self.failures.guard("graph calls"):
-            self._calls.start()
-            profilers.watch_running(self._calls.profiled)
-        with self.failures.guard("ops"):
-            self.ops.start()
-        if self._device is not None:
-            with self.failures.guard("device time"):
-                self._device.start()
-        self._install_exit()
+        """Start what needs no Inductor: when the backend is loaded, and after a fork."""
+        self._each(lambda observer: observer.start())
 
-    def _install_exit(self) -> None:
-        with self.failures.guard("report at exit"):
-            note = self._exit.install()
-            if note:
-                self.failures.note(notes.NOT_WATCHED, note)
+    def begin(self) -> None:
+        """The program has asked for the backend: what it did before is its start-up."""
+        if not self._begun:
+            self._begun = True
+            self._started = Started.now(process_age_s() or 0.0)
+            with self.failures.guard("ops"):
+                self.ops.begin()
 
     def reset(self) -> None:
         """Start afresh: graphs compiled before come back, with no calls, once they are called."""
@@ -114,40 +140,30 @@ class Session:
             for graph in self._graphs:
                 graph.reset()
             self._started = Started.now()
-        self.compile_log.clear()
-        self._cudagraphs.clear()
-        self.failures.clear()
-        with self.failures.guard("counters"):
-            self.ledger.start()
-        with self.failures.guard("ops"):
-            self.ops.reset()
-        if self._device is not None:
-            self._device.reset()
+        self._each(lambda observer: observer.reset())
 
     def _after_fork(self) -> None:
         """A forked child has not compiled what its parent did; it starts with nothing."""
         self._lock = threading.Lock()
         self._graphs.clear()
         self._devices.clear()
-        self.failures.after_fork()
-        self.ledger.after_fork()
-        self._calls.after_fork()
-        self.ops.after_fork()
-        if self._device is not None:
-            self._device.after_fork()
-        self._reader.after_fork()
-        self._metric_tables.after_fork()
+        self._each(lambda observer: observer.after_fork())
         self.reset()
 
-    def _at_exit(self) -> None:
-        if self._device is not None:
-            self._device.stop()
-        with self.failures.guard("the report"), _no_garbage_collection():
+    def _stop(self) -> None:
+        self._each(lambda observer: observer.stop(), last_first=True)
+
+    def _each(self, action: Callable[[Observer], None], last_first: bool = False) -> None:
+        """An observer that fails is noted, and the others go on."""
+        for name, observer in reversed(self._observers) if last_first else self._observers:
+            with self.failures.guard(name):
+                action(observer)
+
+    def _deliver_last(self) -> None:
+        with _no_garbage_collection():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             if report.graphs or report.breaks:
                 self._deliver(report)
-        with self.failures.guard("ops"):
-            self.ops.stop()
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -173,23 +189,13 @@ class Session:
                 self.failures.note(
                     notes.NOT_LISTED, f"more than {MAX_GRAPHS} graphs: later ones are left out"
                 )
-        # These do nothing but in a forked child.
-        self._install_exit()
-        with self.failures.guard("graph calls"):
-            self._calls.start()
-        with self.failures.guard("ops"):
-            self.ops.start()
+        self.start()  # does nothing but in a forked child
         with self.failures.guard("generated code"):
             self._patch_post_compile()
         with self.failures.guard("metric tables"):
             self._metric_tables.install(config)
         with self.failures.guard("compile log"):
             self.compile_log.graph_opened(graph)
-            if not trace_log.revive():
-                self.failures.note(
-                    notes.NOT_WATCHED,
-                    "logging.disable is in force: compile times, breaks, recompiles are unknown",
-                )
         return graph
 
     @contextmanager

@@ -1,12 +1,11 @@
 """Puts the observers' state together into a `Report`, a copy that later events don't change."""
 
 import copy
-import math
 import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -16,14 +15,17 @@ from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.device.kernels import add_times
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.ledger import ledger
 from instrumented_backend.observe.native.keys import region_key
-from instrumented_backend.observe.ops.estimate import SPREAD, Estimate, estimate
-from instrumented_backend.observe.ops.meter import Observed
+from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.observed import Observed
+from instrumented_backend.observe.ops.section import ops_section, ops_unknown
 from instrumented_backend.records import (
-    CapturedRecord,
+    BreakRecord,
     CompileSection,
     CountersSection,
     CudaGraphsSection,
+    DeviceRecord,
     GraphRecord,
     KernelRecord,
     Note,
@@ -39,8 +41,7 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 
-# Worth saying of time that the observed calls do not explain: seconds, and the part of the run.
-UNACCOUNTED_S, UNACCOUNTED = 1.0, 0.2
+Graphs = list[tuple[ObservedGraph, GraphRecord]]
 
 
 @dataclass(frozen=True)
@@ -49,10 +50,11 @@ class Started:
 
     date: datetime
     clock_s: float
+    startup_s: float  # how old the process was; 0 where the observation was begun afresh
 
     @classmethod
-    def now(cls) -> "Started":
-        return cls(datetime.now(UTC), time.monotonic())
+    def now(cls, startup_s: float = 0.0) -> "Started":
+        return cls(datetime.now(UTC), time.monotonic(), startup_s)
 
 
 def assemble(
@@ -70,63 +72,56 @@ def assemble(
 ) -> Report:
     """The report of this moment; ``not_observed`` says why there are no ops in it."""
     known = [(graph, _graph_record(graph)) for graph in graphs]
-    shown = [
-        (graph, record)
-        for graph, record in known
-        if not (graph.compiled_before_reset or graph.discarded)
-        or record.calls
-        or record.backward_calls
-    ]
+    shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
     records = [record for _, record in shown]
-    ops, found = _ops(records, observed, not_observed)
+    found = None
+    if observed is None:
+        ops = ops_unknown(records, not_observed)
+    else:
+        found = estimate(observed)
+        ops = ops_section(records, observed, found)
     if device is not None:
         ops.device = device.record(_calls(records))
-    kernels = [kernel for graph, record in shown for kernel in _kernels(graph, record.graph)]
-    if ops.device is not None:
-        add_times(kernels, ops.device, {record.graph: record for record in records})
-    total: Counts = {}
-    outside = dict(outside)
-    listed = {id(graph) for graph, _ in shown}
-    for graph, _ in known:
-        kept, cold_only = graph.counts()
-        add(total if id(graph) in listed else outside, kept)
-        add(outside, cold_only)
+    of_graphs, of_others = _moved_by(known, shown, outside)
     breaks = log.breaks.records(records, found.by_place if found else None)
-    breaks += log.breaks.unplaced(_of_group("unimplemented", total, outside))
+    breaks += log.breaks.unplaced(_of_group("unimplemented", of_graphs, of_others))
+    looked_up = _of_group("inductor", of_graphs, of_others)
     report = Report(
         run=_run(devices, started),
-        summary=SummarySection(
-            graphs=len(records),
-            graph_calls=sum(record.calls for record in records),
-            backward_calls=sum(record.backward_calls for record in records),
-            graph_breaks=sum(record.kind != "gave up" for record in breaks),
-            skipped_functions=sum(len(record.skipped) for record in breaks),
-            recompiles=log.recompiles.count,
-            graph_ops=sum(record.ops or 0 for record in records),
-            captured_ops=ops.captured.ops,
-            total_ops=ops.total_ops,
-            pct_ops=_percent(ops.captured.ops, ops.total_ops),
-            pct_time=_percent(ops.captured.time_us, ops.total_time_us),
-        ),
+        summary=_summary(records, breaks, log, ops),
         graphs=records,
-        kernels=kernels,
+        kernels=_kernels(shown, ops.device),
         ops=ops,
         breaks=breaks,
         recompiles=log.recompiles.records(),
-        caches=cache_section(records, _of_group("inductor", total, outside), log.steps, log.caches),
-        counters=CountersSection(
-            inductor_metrics=metrics(total),
-            graphs=moved(total),
-            outside_inductor_metrics=metrics(outside),
-            outside_graphs=moved(outside),
-        ),
+        caches=cache_section(records, looked_up, log.steps, log.caches),
+        counters=_counters(of_graphs, of_others),
         compile=_compile(log, cudagraphs),
         notes=[],
+        ledger=ledger(observed, found, started.startup_s),
     )
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log))
     return report
+
+
+def _is_listed(graph: ObservedGraph, record: GraphRecord) -> bool:
+    """One compiled before a reset, or that Dynamo gave up, is listed once it is called."""
+    is_past = graph.compiled_before_reset or graph.discarded
+    return not is_past or bool(record.calls or record.backward_calls)
+
+
+def _moved_by(known: Graphs, shown: Graphs, outside: Counts) -> tuple[Counts, Counts]:
+    """The counters that the listed graphs moved, and those that all else did."""
+    of_graphs: Counts = {}
+    of_others = dict(outside)
+    listed = {id(graph) for graph, _ in shown}
+    for graph, _ in known:
+        kept, cold_only = graph.counts()
+        add(of_graphs if id(graph) in listed else of_others, kept)
+        add(of_others, cold_only)
+    return of_graphs, of_others
 
 
 def _of_group(wanted: str, *counts: Counts) -> dict[str, int]:
@@ -136,11 +131,43 @@ def _of_group(wanted: str, *counts: Counts) -> dict[str, int]:
     }
 
 
-def _kernels(graph: ObservedGraph, number: int | None) -> Iterator[KernelRecord]:
-    for code in list(graph.code):
-        for kernel in code.kernels():
-            kernel.graph = number
-            yield kernel
+def _counters(of_graphs: Counts, of_others: Counts) -> CountersSection:
+    return CountersSection(
+        inductor_metrics=metrics(of_graphs),
+        graphs=moved(of_graphs),
+        outside_inductor_metrics=metrics(of_others),
+        outside_graphs=moved(of_others),
+    )
+
+
+def _summary(
+    records: list[GraphRecord], breaks: list[BreakRecord], log: CompileLog, ops: OpsRecord
+) -> SummarySection:
+    return SummarySection(
+        graphs=len(records),
+        graph_calls=sum(record.calls for record in records),
+        backward_calls=sum(record.backward_calls for record in records),
+        graph_breaks=sum(record.kind != "gave up" for record in breaks),
+        skipped_functions=sum(len(record.skipped) for record in breaks),
+        recompiles=log.recompiles.count,
+        graph_ops=sum(record.ops or 0 for record in records),
+        captured_ops=ops.captured.ops,
+        total_ops=ops.total_ops,
+        pct_ops=_percent(ops.captured.ops, ops.total_ops),
+        pct_time=_percent(ops.captured.time_us, ops.total_time_us),
+    )
+
+
+def _kernels(shown: Graphs, device: DeviceRecord | None) -> list[KernelRecord]:
+    kernels = []
+    for graph, record in shown:
+        for code in list(graph.code):
+            for kernel in code.kernels():
+                kernel.graph = record.graph
+                kernels.append(kernel)
+    if device is not None:
+        add_times(kernels, device, {record.graph: record for _, record in shown})
+    return kernels
 
 
 def _graph_record(graph: ObservedGraph) -> GraphRecord:
@@ -161,38 +188,6 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     return record
 
 
-def _ops(
-    records: list[GraphRecord], observed: Observed | None, not_observed: str | None
-) -> tuple[OpsRecord, Estimate | None]:
-    calls = _calls(records)
-    captured = _captured_ops(records, {})
-    ops = OpsRecord("unknown", None, captured, None, None, None, None, [], [], not_observed)
-    if observed is None:
-        ops.note_code = notes.OPS_UNKNOWN
-        if ops.note is None:
-            reason = "no window was open while the graphs ran" if calls else "no graph was called"
-            ops.note = f"{reason}: eager ops are unknown"
-        return ops, None
-    found = estimate(observed, calls)
-    _set_region_times(records, found)
-    if found.nested:
-        captured = ops.captured = _captured_ops(records, found.nested)
-        if not found.exact:
-            captured.estimated = sorted({*captured.estimated, "calls inside other graphs"})
-    captured.time_us = sum(found.region_ns.values()) / 1e3
-    ops.status = "exact" if found.exact else "sampled"
-    ops.observed_pct = _percent(found.observed_calls, found.calls)
-    ops.total_time_us = captured.time_us + found.eager_ns / 1e3
-    if captured.ops is not None:
-        ops.total_ops = captured.ops + round(found.eager_ops)
-    ops.pct_ops_spread, ops.pct_time_spread = _spreads(captured.ops, found)
-    ops.eager, ops.missing = found.eager, found.missing
-    ops.unaccounted_s = found.unaccounted_s
-    note = _ops_note(observed, found)
-    ops.note, ops.note_code = (None, None) if note is None else (note.text, note.code)
-    return ops, found
-
-
 def _calls(records: list[GraphRecord]) -> dict[int, int]:
     """By region key."""
     calls: dict[int, int] = {}
@@ -201,88 +196,6 @@ def _calls(records: list[GraphRecord]) -> dict[int, int]:
             if count:
                 calls[region_key(record.graph, backward)] = count
     return calls
-
-
-def _captured_ops(records: list[GraphRecord], nested: dict[int, int]) -> CapturedRecord:
-    """Exact, but for what is ``estimated``; None where a graph that ran could not be counted.
-
-    An operator of the program's can call a compiled function. ``nested`` has, by region key, the
-    calls inside another graph's, where they are a part of an op of that one.
-    """
-    forward = backward = 0
-    known = True
-    for record in records:
-        per_call = record.forward_ops
-        calls = record.calls - nested.get(region_key(record.graph, False), 0)
-        backwards = record.backward_calls - nested.get(region_key(record.graph, True), 0)
-        if record.direction == "backward":  # of compiled autograd
-            backward += (per_call or 0) * backwards
-        else:
-            forward += (per_call or 0) * calls
-            backward += (record.backward_ops or 0) * backwards
-            known &= not record.backward_calls or record.backward_ops is not None
-        known &= per_call is not None or not (record.calls or record.backward_calls)
-    return CapturedRecord(
-        ops=forward + backward if known else None,
-        forward_ops=forward if known else None,
-        backward_ops=backward if known else None,
-        estimated=sorted({reason for record in records for reason in record.ops_estimated}),
-    )
-
-
-def _set_region_times(records: list[GraphRecord], found: Estimate) -> None:
-    for record in records:
-        forward_ns = found.region_ns.get(region_key(record.graph, False))
-        backward_ns = found.region_ns.get(region_key(record.graph, True))
-        record.forward_time_us = None if forward_ns is None else forward_ns / 1e3
-        record.backward_time_us = None if backward_ns is None else backward_ns / 1e3
-
-
-def _spreads(captured_ops: int | None, found: Estimate) -> tuple[float | None, float | None]:
-    """Of the two percentages, in points: the derivative of c / (c + e), times the errors."""
-    captured_ns = sum(found.region_ns.values())
-    total_ns = captured_ns + found.eager_ns
-    time = None
-    if total_ns:
-        time = math.hypot(
-            captured_ns * found.eager_ns_error, found.eager_ns * found.region_ns_error
-        )
-        time *= 100 * SPREAD / total_ns**2
-    ops = None
-    if captured_ops is not None and captured_ops + found.eager_ops:
-        total = captured_ops + found.eager_ops
-        ops = 100 * SPREAD * captured_ops * found.eager_ops_error / total**2
-    return tuple(  # type: ignore[return-value]
-        None if spread is None or not math.isfinite(spread) else spread for spread in (ops, time)
-    )
-
-
-def _ops_note(observed: Observed, found: Estimate) -> Note | None:
-    if found.unseen_calls:
-        return Note(
-            notes.OPS_UNSEEN_CALLS,
-            f"{found.unseen_calls} graph calls belong to graphs that no window saw: their time and "
-            "the eager ops after them are missing",
-        )
-    if is_much(found.unaccounted_s, observed.elapsed_s):
-        return Note(
-            notes.OPS_UNACCOUNTED,
-            f"{found.unaccounted_s:.1f} s of the run are not accounted for: eager ops far from any "
-            "graph call may be missing",
-        )
-    if observed.lost:
-        return Note(
-            notes.OPS_TOO_MANY_NAMES,
-            f"{observed.lost} eager ops had one of too many names, and are missing",
-        )
-    return None
-
-
-def is_much(unaccounted_s: float | None, elapsed_s: float) -> bool:
-    """Too much for the calls that were seen to be like the others."""
-    if unaccounted_s is None:
-        return False
-    return unaccounted_s > max(UNACCOUNTED_S, UNACCOUNTED * elapsed_s)
 
 
 def _percent(part: float | None, whole: float | None) -> float | None:

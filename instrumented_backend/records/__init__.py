@@ -23,6 +23,7 @@ from instrumented_backend.records.compilation import (
     KernelCode,
 )
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
+from instrumented_backend.records.ledger import LedgerRow, LedgerSection
 from instrumented_backend.records.notes import Note, Noted
 from instrumented_backend.records.ops import (
     CapturedRecord,
@@ -57,6 +58,8 @@ __all__ = [
     "GuardRecord",
     "KernelCode",
     "KernelRecord",
+    "LedgerRow",
+    "LedgerSection",
     "MissingRecord",
     "Note",
     "Noted",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from instrumented_backend.records import KernelRecord, Note, Noted, notes
+from instrumented_backend.units import size
 
 
 @dataclass
@@ -138,7 +139,7 @@ def explain(record: BenchRecord) -> list[Note]:
         return found
     cache = peak.cache_bytes or 0
     if share > 100 and moved <= cache:
-        text = f"faster than memory: its {_size(moved)} stay in the cache of {_size(cache)}"
+        text = f"faster than memory: its {size(moved)} stay in the cache of {size(cache)}"
         return [*found, Note(notes.FROM_CACHE, text)]
     if share > 100:
         reads = record.kernel.read_bytes
@@ -156,18 +157,11 @@ def explain(record: BenchRecord) -> list[Note]:
         if less_ms > _TELLING * timing.ms:
             text = (
                 "timed with cold caches and the launch; in a run it takes up to "
-                f"{less_ms:.2g} ms less: {launch_ms:.2g} are the launch, and {_size(held)} of its "
-                f"{_size(moved)} may still be in the cache"
+                f"{less_ms:.2g} ms less: {launch_ms:.2g} are the launch, and {size(held)} of its "
+                f"{size(moved)} may still be in the cache"
             )
             found.append(Note(notes.TIMED_COLD, text))
     return found
-
-
-def _size(count: int) -> str:
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count} bytes"
 
 
 def timing_of(samples: list[float]) -> Timing:

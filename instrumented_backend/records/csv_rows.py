@@ -89,5 +89,5 @@ def _write(file: int, content: bytes, path: str) -> None:
 def _line(cells: Iterable[str]) -> bytes:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(cells)
-    # A path may hold bytes that are no UTF-8; they go back to the file as they were.
+    # A path may hold bytes that are not UTF-8; they are written back as they were.
     return text.getvalue().encode("utf-8", "surrogateescape")

@@ -47,8 +47,8 @@ def convert(data: Any, kind: type[Type]) -> Type:
 
 
 def _parse(text: str) -> Any:
-    # Not msgspec's parser: older releases wrote names that are no UTF-8 in a form that it refuses,
-    # and it tells nothing of a number's size.
+    # Not msgspec's parser: older releases wrote names that are not UTF-8 in a form that it refuses,
+    # and it does not check a number's size.
     try:
         data = json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
     except ReportError:

@@ -35,6 +35,8 @@ class GraphRecord:
     ops_estimated: dict[str, int] = field(default_factory=dict)  # why → nodes counted as one op
     forward_time_us: float | None = None  # in its regions, over all calls
     backward_time_us: float | None = None
+    longest_call_us: float | None = None  # of one forward, as is the next of one backward
+    longest_backward_us: float | None = None
     code: list[CodeRecord] = field(default_factory=list)
     cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
     cache_reason: str | None = None  # of a bypass, or what a missed key has that others had not
@@ -52,6 +54,21 @@ class GraphRecord:
         return sum(known) if known and len(known) == len(self.compile_s) else None
 
     @property
+    def time_us(self) -> float | None:
+        """In its regions, forward and backward; None where neither is known."""
+        known = [us for us in (self.forward_time_us, self.backward_time_us) if us is not None]
+        return sum(known) if known else None
+
+    @property
+    def mean_call_us(self) -> float | None:
+        """Of one forward."""
+        return _mean(self.forward_time_us, self.calls)
+
+    @property
+    def mean_backward_us(self) -> float | None:
+        return _mean(self.backward_time_us, self.backward_calls)
+
+    @property
     def counter_groups(self) -> dict[str, dict[str, int]]:
         """All counters that its compilation moved, by group."""
         return {"inductor_metrics": self.inductor_metrics, **self.counters}
@@ -62,6 +79,10 @@ class GraphRecord:
         if any(kernels is None for kernels in counts):
             return None
         return sum(len(kernels or ()) for kernels in counts)
+
+
+def _mean(us: float | None, calls: int) -> float | None:
+    return us / calls if us is not None and calls else None
 
 
 @dataclass

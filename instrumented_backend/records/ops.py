@@ -11,11 +11,16 @@ class EagerOpRecord:
     count: int
     time_us: float
     share_pct: float  # of the time in eager ops
+    op_time_pct: float | None = None  # of all op time
+    count_spread: float | None = None  # to either side, two standard errors; 0 is exact
 
 
 @dataclass
 class MissingRecord:
-    """Eager ops of one name on one of the user's lines, over the whole run."""
+    """Eager ops of one name on one of the user's lines, over the whole run.
+
+    Lines are found by samples: ``count`` is exact only where each of the ops was sampled.
+    """
 
     op: str
     file: str | None
@@ -24,6 +29,8 @@ class MissingRecord:
     count: int
     time_us: float
     share_pct: float  # of the time in eager ops
+    op_time_pct: float | None = None  # of all op time
+    count_spread: float | None = None  # to either side, two standard errors
 
 
 @dataclass
@@ -71,7 +78,7 @@ class OpsRecord:
     """Captured against total. ``*_spread`` is to either side, two standard errors; 0 is exact."""
 
     status: str  # "exact", "sampled" or "unknown"
-    observed_pct: float | None  # of the graph calls
+    observed_pct: float | None  # of the time outside regions
     captured: CapturedRecord
     total_ops: int | None
     total_time_us: float | None
@@ -88,6 +95,12 @@ class OpsRecord:
     def largest_spread(self) -> float | None:
         """Of the two percentages, in points; None where neither is sampled."""
         return max(filter(None, (self.pct_ops_spread, self.pct_time_spread)), default=None)
+
+    def share_of_op_time(self, record: EagerOpRecord | MissingRecord) -> float:
+        """In percent; reports of the last release don't have it in the record."""
+        if record.op_time_pct is not None:
+            return record.op_time_pct
+        return self.pct_of_op_time(record.time_us)
 
     def pct_of_op_time(self, time_us: float) -> float:
         return 100 * (time_us / self.total_time_us) if self.total_time_us else 0.0

@@ -9,6 +9,7 @@ from instrumented_backend.records.compilation import (
     CountersSection,
 )
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
+from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
@@ -61,6 +62,7 @@ class Report(Noted):
     compile: CompileSection
     notes: list[str]
     note_codes: list[str] = field(default_factory=list)
+    ledger: LedgerSection = field(default_factory=LedgerSection)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.

@@ -18,7 +18,7 @@ MAX_CHARACTERS = 500_000
 def side_file(module_path: str, kind: str, key: str | None = None) -> Path:
     """For the module ``CACHE/ab/cab….py``: ``CACHE/instrumented/<kind>/cab….json``.
 
-    ``key`` goes before the module's name where one module stands for several graphs.
+    ``key`` is put in front of the module's name where one module stands for several graphs.
     """
     module = Path(module_path)
     name = module.stem if key is None else f"{key}.{module.stem}"

@@ -1,4 +1,4 @@
-"""Names that are no UTF-8, as text that every file and stream takes."""
+"""Names that are not UTF-8, as text that every file and stream takes."""
 
 import re
 from typing import Any

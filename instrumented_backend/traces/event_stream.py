@@ -27,7 +27,7 @@ _NO_EVENTS_KEY = 'no list of "traceEvents": not a Chrome trace'
 
 
 class TraceError(Exception):
-    """A file is no trace of PyTorch's profiler: one line that says which file and what is wrong."""
+    """A file is not a trace of PyTorch's profiler: one line with the file and what is wrong."""
 
 
 class Args(msgspec.Struct, frozen=True, gc=False):
@@ -142,7 +142,7 @@ class EventStream:
             text += more
 
     def _whole_events(self, text: memoryview) -> list[Event] | None:
-        """None if it is no JSON."""
+        """None if it is not JSON."""
         try:
             return _decode_events(text)
         except _UNREADABLE:

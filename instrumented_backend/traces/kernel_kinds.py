@@ -12,7 +12,7 @@ MATRIX_KINDS = ("gemm", "convolution", "attention")
 KINDS = (*MATRIX_KINDS, "communication", "copy", "other")
 
 # Inductor's names list the operators that were fused: a pointwise kernel may well be called
-# triton_poi_fused_addmm_relu_0. Only the prefix tells what it is; tem is a template.
+# triton_poi_fused_addmm_relu_0. Only the prefix says what it is; tem is a template.
 _INDUCTOR = re.compile(r"triton_(tem|poi|red|per|spl|for|mix|unk)_")
 
 _COPY = re.compile(r"memcpy|memset|__amd_rocclr_(copy|fill)")

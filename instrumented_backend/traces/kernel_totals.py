@@ -27,7 +27,7 @@ class KernelTotal:
 
 @dataclass
 class TraceTotals:
-    """Sums over the kernels of one trace or several; copies and memsets are no kernels.
+    """Sums over the kernels of one trace or several; copies and memsets are not kernels.
 
     ``unlinked_ns`` is of kernels whose launch the trace doesn't have; ``busy_ns`` is the union over
     the streams of each GPU, summed over GPUs.

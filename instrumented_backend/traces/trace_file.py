@@ -97,7 +97,7 @@ class Trace:
 def read_trace(
     path: str | Path, progress: Callable[[int], None] | None = None, *, host: bool = True
 ) -> Trace:
-    """Read ``.json`` or ``.json.gz``; raises TraceError, in one line, for what is no profile.
+    """Read ``.json`` or ``.json.gz``; raises TraceError, in one line, for what is not a profile.
 
     ``progress`` is told how many of the file's bytes have been read. Without ``host`` only what
     ran on GPUs is kept, a quarter faster.

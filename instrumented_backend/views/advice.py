@@ -3,27 +3,26 @@
 from instrumented_backend.records import CudaGraphsSection, Report
 from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.views.meanings import explained
-from instrumented_backend.views.words import (
-    count,
-    duration,
-    percent,
-    phase,
-    seconds,
-    short_path,
-)
+from instrumented_backend.units import duration, percent, seconds, size
+from instrumented_backend.views.meanings import explained, ledger_meanings
+from instrumented_backend.views.words import count, phase, short_path
 
 WORTH_SAYING_PCT = 10.0
+LARGE_SPREAD_POINTS = 5.0  # of wall time, to either side
 
 
-def facts(report: Report, table: str) -> list[str]:
+def remarks(report: Report, table: str) -> list[str]:
     """Lines over all rows, each one sentence long."""
+    if table == "ledger":
+        return _ledger_remarks(report)
+    if table == "missing":
+        return _missing_remarks(report)
     if table == "compile":
-        return _compile_facts(report)
+        return _compile_remarks(report)
     if table == "caches":
-        return _cache_facts(report)
+        return _cache_remarks(report)
     if table == "counters":
-        return _counter_facts(report)
+        return _counter_remarks(report)
     return []
 
 
@@ -36,7 +35,21 @@ def next_steps(report: Report, table: str) -> list[str]:
 # --- Below the tables ---------------------------------------------------------------------------
 
 
-def _compile_facts(report: Report) -> list[str]:
+def _ledger_remarks(report: Report) -> list[str]:
+    ledger = report.ledger
+    lines = ledger_meanings(row.row for row in ledger.rows)
+    if any(row.threads == "other" for row in ledger.rows):
+        lines.append("other threads: seconds of all of them together, beside the main thread's")
+    return lines if ledger.note is None else [*lines, ledger.note]
+
+
+def _missing_remarks(report: Report) -> list[str]:
+    if any(record.count_spread for record in report.ops.missing):
+        return ["±: two standard errors of a count that is sampled"]
+    return []
+
+
+def _compile_remarks(report: Report) -> list[str]:
     compiling = report.compile
     if not compiling.total_s:
         return []
@@ -56,14 +69,14 @@ def _compile_facts(report: Report) -> list[str]:
         if compiling.later_s:
             later += f", recompilations {seconds(compiling.later_s)}"
         lines.append(", ".join(named) + later)
-    return lines + _cudagraph_facts(compiling.cudagraphs)
+    return lines + _cudagraph_remarks(compiling.cudagraphs)
 
 
-def _cudagraph_facts(cudagraphs: CudaGraphsSection) -> list[str]:
+def _cudagraph_remarks(cudagraphs: CudaGraphsSection) -> list[str]:
     if not cudagraphs.were_tried:
         return []
     memory = cudagraphs.memory_bytes
-    held = "" if memory is None else f", {memory / 1e6:.3g} MB held"
+    held = "" if memory is None else f", {size(memory)} held"
     lines = [
         f"CUDA graphs: {cudagraphs.recorded} recorded, {count(cudagraphs.replayed, 'replay')}{held}"
     ]
@@ -78,7 +91,7 @@ def _cudagraph_facts(cudagraphs: CudaGraphsSection) -> list[str]:
     return lines
 
 
-def _cache_facts(report: Report) -> list[str]:
+def _cache_remarks(report: Report) -> list[str]:
     caches = report.caches
     lines = []
     if caches.saved_s:
@@ -89,11 +102,11 @@ def _cache_facts(report: Report) -> list[str]:
             listed = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in moved.items())
             lines.append(f"{words}: {listed}")
     if caches.bytes:
-        lines.append(f"entries on disk: {caches.bytes / 1e6:.3g} MB")
+        lines.append(f"entries on disk: {size(caches.bytes)}")
     return lines
 
 
-def _counter_facts(report: Report) -> list[str]:
+def _counter_remarks(report: Report) -> list[str]:
     """Each counter that moved, and what it counts."""
     moved = {
         (group, name)
@@ -197,7 +210,15 @@ def _cudagraph_steps(cudagraphs: CudaGraphsSection) -> list[str]:
     return steps
 
 
+def _after_ledger(report: Report) -> list[str]:
+    spread = report.ledger.largest_spread_pct
+    if spread is not None and spread > LARGE_SPREAD_POINTS:
+        return ["INSTRUMENTED_OPS=always observes the whole run, for up to 5 % of its time"]
+    return []
+
+
 _STEPS = {
+    "ledger": _after_ledger,
     "breaks": _after_breaks,
     "recompiles": _after_recompiles,
     "missing": _after_missing,

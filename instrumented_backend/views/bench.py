@@ -1,10 +1,6 @@
 """What the command ``bench`` prints."""
 
-import csv
 import dataclasses
-import io
-import json
-import shutil
 
 from instrumented_backend.records import notes
 from instrumented_backend.records.bench import (
@@ -14,44 +10,50 @@ from instrumented_backend.records.bench import (
     Peak,
 )
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.views.tables import Row, Table, kernel_row
+from instrumented_backend.units import figure, percent
+from instrumented_backend.views.output import TableRow, to_json
+from instrumented_backend.views.tables import Table, kernel_row
 from instrumented_backend.views.text import render_rows
-from instrumented_backend.views.words import percent, wrap
+from instrumented_backend.views.words import wrap
 
 # Notes of single kernels in the files; the terminal has a column, and a line for all of them.
 _SAID_ELSEWHERE = frozenset({notes.UNSTEADY, notes.TIMED_COLD})
 
 
-def render_bench(run: BenchRun, layout: str) -> str:
-    """``layout`` is "table", "json" (one object) or "csv" (the kernels)."""
-    if layout == "json":
-        return _json(run)
-    if layout == "csv":
-        rows = [bench_row(record) for record in run.kernels]
-        file = io.StringIO()
-        writer = csv.DictWriter(file, list(rows[0]) if rows else [], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        return file.getvalue()
-    width = shutil.get_terminal_size((80, 24)).columns
-    table = Table(
-        "bench",
-        "Kernels, each timed alone (ms: median; ±: quartiles; moved: by one launch)",
-        lambda report: [],
-        least=("spills", "regs", "GFLOP/s", "category", "± %"),
-    )
-    rows = [_short(record) for record in run.kernels]
-    above = [line for peak in run.peaks.values() for line in _peak_lines(peak)]
-    below = [line for graph in run.graphs for line in _graph_lines(graph)]
-    below += [line for record in run.kernels for line in _error_lines(record)]
-    below += _note_lines(run.kernels)
-    parts = [part for line in above for part in wrap(line, width)]
-    parts.append(render_rows(table, rows, width, max_rows=len(rows)))
-    parts += [part for line in below for part in wrap(line, width)]
-    return "\n".join(part for part in parts if part)
+_TABLE = Table(
+    "bench",
+    "Kernels, each timed alone (ms: median; ±: quartiles; moved: by one launch)",
+    lambda report: [],
+    least=("spills", "regs", "GFLOP/s", "category", "± %"),
+)
 
 
-def _short(record: BenchRecord) -> Row:
+@dataclasses.dataclass
+class BenchView:
+    """The kernels; in JSON also peaks, graphs and what was left out, as one object."""
+
+    run: BenchRun
+
+    def text(self, width: int) -> str:
+        run = self.run
+        rows = [_short(record) for record in run.kernels]
+        above = [line for peak in run.peaks.values() for line in _peak_lines(peak)]
+        below = [line for graph in run.graphs for line in _graph_lines(graph)]
+        below += [line for record in run.kernels for line in _error_lines(record)]
+        below += _note_lines(run.kernels)
+        parts = [part for line in above for part in wrap(line, width)]
+        parts.append(render_rows(_TABLE, rows, width, max_rows=len(rows)))
+        parts += [part for line in below for part in wrap(line, width)]
+        return "\n".join(part for part in parts if part)
+
+    def rows(self) -> list[TableRow]:
+        return [bench_row(record) for record in self.run.kernels]
+
+    def json(self) -> str:
+        return to_json(_document(self.run))
+
+
+def _short(record: BenchRecord) -> TableRow:
     """What a terminal has room for."""
     kernel, timing = record.kernel, record.timing
     config = record.config if not record.chosen else None
@@ -59,27 +61,21 @@ def _short(record: BenchRecord) -> Row:
         "kernel": kernel.kernel_name if config is None else f"{kernel.kernel_name} @ {config}",
         "category": kernel.kernel_category,
         "calls": kernel.calls,
-        "ms": _figure(timing.ms if timing else None, 4),
-        "± %": _figure(timing.spread_pct if timing else None, 2),
+        "ms": figure(timing.ms if timing else None, 4),
+        "± %": figure(timing.spread_pct if timing else None, 2),
         "moved_gb": kernel.moved_gb,
-        "GB/s": _figure(record.gb_per_s, 4),
-        "% of peak": _figure(record.peak_pct, 3),
-        "GFLOP/s": _figure(record.gflop_per_s, 4),
+        "GB/s": figure(record.gb_per_s, 4),
+        "% of peak": figure(record.peak_pct, 3),
+        "GFLOP/s": figure(record.gflop_per_s, 4),
         "regs": record.n_regs,
         "spills": record.n_spills,
     }
 
 
-def _figure(value: float | None, digits: int) -> str | None:
-    if value is None:
-        return None
-    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
-
-
-def bench_row(record: BenchRecord) -> Row:
+def bench_row(record: BenchRecord) -> TableRow:
     """All of a record, with what is asked for first in front."""
     kernel, timing, peak = record.kernel, record.timing, record.peak
-    row: Row = {
+    row: TableRow = {
         "kernel_name": kernel.kernel_name,
         "kernel_category": kernel.kernel_category,
         "calls": kernel.calls,
@@ -156,8 +152,8 @@ def _note_lines(records: list[BenchRecord]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def _json(run: BenchRun) -> str:
-    document = {
+def _document(run: BenchRun) -> dict[str, object]:
+    return {
         "schema_version": 1,
         "interrupted": run.interrupted,
         "peaks": [
@@ -182,4 +178,3 @@ def _json(run: BenchRun) -> str:
         ],
         "left_out": run.left_out,
     }
-    return json.dumps(document, indent=1)

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from instrumented_backend.records import BreakRecord, GuardRecord, RecompileRecord, Report
-from instrumented_backend.views.words import count, duration, seconds, short_path, wrap
+from instrumented_backend.units import duration, seconds
+from instrumented_backend.views.words import count, short_path, wrap
 
 MAX_NAMES = 4  # of graphs or functions in one line
 
@@ -24,7 +25,7 @@ def render_blocks(title: str, blocks: list[Block], width: int, max_blocks: int) 
     return "\n".join(lines)
 
 
-def place(file: str | None, line: int | None, source: str | None) -> str:
+def used_at(file: str | None, line: int | None, source: str | None) -> str:
     """``model.py:15 `y = x * n` ``"""
     where = short_path(file, line)
     return where if source is None else f"{where} `{source}`"
@@ -50,25 +51,25 @@ def _break_block(record: BreakRecord) -> Block:
         said.append(f"ran eagerly as a whole: {function.function} ({where}){why}")
     if len(record.skipped) > MAX_NAMES:
         said.append(f"ran eagerly as a whole: {len(record.skipped) - MAX_NAMES} more")
-    said.append(" · ".join(_break_facts(record)))
+    said.append(" · ".join(_break_costs(record)))
     if record.hint:
         said.append(f"try: {record.hint}")
     return headline, said
 
 
-def _break_facts(record: BreakRecord) -> list[str]:
-    facts = [f"met {count(record.count, 'time')}"]
+def _break_costs(record: BreakRecord) -> list[str]:
+    said = [f"met {count(record.count, 'time')}"]
     for words, graphs in (("after", record.graphs_before), ("before", record.graphs_after)):
         if graphs:
             noun = "graph" if len(graphs) == 1 else "graphs"
             named = ", ".join(map(str, graphs[:MAX_NAMES]))
-            facts.append(f"{words} {noun} {named}{', ...' if len(graphs) > MAX_NAMES else ''}")
+            said.append(f"{words} {noun} {named}{', ...' if len(graphs) > MAX_NAMES else ''}")
     if record.eager_ops is None or record.eager_time_us is None:
-        facts.append("cost not seen")
+        said.append("cost not seen")
     else:
         ops = count(record.eager_ops, "eager op")
-        facts.append(f"{ops}, {duration(record.eager_time_us)}" if record.eager_ops else ops)
-    return facts
+        said.append(f"{ops}, {duration(record.eager_time_us)}" if record.eager_ops else ops)
+    return said
 
 
 # --- Recompiles ---------------------------------------------------------------------------------
@@ -106,7 +107,7 @@ def _guard_lines(guard: GuardRecord, recompiles: int) -> list[str]:
     if recompiles > 1:
         text += f" ({count(guard.count, 'time')})"
     if guard.file is not None:
-        text += f", used at {place(guard.file, guard.line, guard.source)}"
+        text += f", used at {used_at(guard.file, guard.line, guard.source)}"
     return [text, f"try: {guard.cure}"] if guard.cure else [text]
 
 

@@ -1,10 +1,10 @@
 """The report as files: one JSON, and a CSV file for each table."""
 
-import csv
 from pathlib import Path
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.whole_file import write_whole
+from instrumented_backend.views.output import write_csv
 from instrumented_backend.views.tables import TABLES, Table
 
 
@@ -21,9 +21,6 @@ def _write_csv(path: Path, table: Table, report: Report) -> None:
     rows = list(table.rows(report))
     if not rows:
         return
-    columns = dict.fromkeys(column for row in rows for column in row)
-    # A name that is no UTF-8 is written with escapes.
+    # A name that is not UTF-8 is written with escapes.
     with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        writer = csv.writer(file)
-        writer.writerow(columns)
-        writer.writerows(map(row.get, columns) for row in rows)
+        write_csv(file, rows)

@@ -16,21 +16,28 @@ _NARROWEST_FIRST = 24  # what a row is about
 
 @dataclass(frozen=True)
 class Column:
-    """``name`` is what the files call it; ``is_figure`` keeps its cells whole, to the right."""
+    """``name`` is what the files call it; ``is_figure`` keeps its cells whole, to the right.
+
+    ``is_one_line`` keeps the header and the cells from being wrapped: a cell that does not fit
+    loses its end. That suits names in C++, which are sentences in length and start with what they
+    are about.
+    """
 
     name: str
     header: str
     cells: list[str]
     is_figure: bool
+    is_one_line: bool = False
 
     @property
     def widest(self) -> int:
-        words = max(map(len, self.header.split()), default=0)
-        return max(words, *map(len, self.cells))
+        words = [self.header] if self.is_one_line else self.header.split()
+        return max(map(len, [*words, *self.cells]), default=0)
 
 
 def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> str:
-    """``least`` names the columns that may be left out, the first to go first; then the last go."""
+    """``least`` names the columns that may be left out, in that order; after
+    them the last columns are left out."""
     shown, left_out = _choose(list(columns), width, least)
     widths = _fit(shown, width)
     # Not before it is needed. torch imports it, too, where it is installed, when the process ends;
@@ -42,8 +49,12 @@ def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> st
         textwrap.fill(column.header, room, break_long_words=False)
         for column, room in zip(shown, widths, strict=True)
     ]
+    fill = [cut if column.is_one_line else _fill for column in shown]
     rows = zip(
-        *([_fill(cell, room) for cell in c.cells] for c, room in zip(shown, widths, strict=True)),
+        *(
+            [fill_one(cell, room) for cell in column.cells]
+            for column, room, fill_one in zip(shown, widths, fill, strict=True)
+        ),
         strict=True,
     )
     # The headers go in as a row: as headers, tabulate would pad each column by two.
@@ -69,6 +80,11 @@ def shorten(text: str, width: int) -> str:
     if "/" in text:
         tail = min(max(len(text.rpartition("/")[2]), tail), room)
     return text[: room - tail] + ELLIPSIS + (text[-tail:] if tail else "")
+
+
+def cut(text: str, width: int) -> str:
+    """Without its end: ``at::native::vectorized_elem...``"""
+    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def _choose(

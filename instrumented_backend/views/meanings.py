@@ -1,4 +1,6 @@
-"""What each of Inductor's and Dynamo's counters counts, in a sentence."""
+"""What each counter of Inductor and Dynamo counts, and each row of the ledger, in a sentence."""
+
+from collections.abc import Iterable
 
 _COUNTERS = {
     ("inductor_metrics", "generated_kernel_count"): (
@@ -82,3 +84,30 @@ def explained(moved: set[tuple[str, str]]) -> list[str]:
     ]
     groups = {group for group, _ in moved}
     return single + [f"{group}: {words}" for group, words in _GROUPS.items() if group in groups]
+
+
+# The ledger's rows: what the summary calls each, and what is in it.
+_LEDGER = {
+    "startup": ("startup", "from the process's start to the first torch.compile"),
+    "compile": ("compiling", "Dynamo, Inductor and the compilers of kernels"),
+    "captured": ("compiled code", "in calls of graphs, forward and backward"),
+    "eager_ops": ("eager ops", "in ops outside the graphs"),
+    "data": ("data loading", "waiting in the next() of a DataLoader"),
+    "python": ("Python", "the rest: the program's own Python, and whatever it waits for"),
+}
+
+
+def ledger_words(row: str) -> str:
+    """``"compiled code"`` for ``"captured"``; a name that is not known here stays as it is."""
+    return _LEDGER[row][0] if row in _LEDGER else row.replace("_", " ")
+
+
+def ledger_meanings(rows: Iterable[str]) -> list[str]:
+    """``"data (data loading): waiting in the next() of a DataLoader"`` for each, in our order."""
+    known = set(rows)
+    lines = []
+    for row, (words, what) in _LEDGER.items():
+        if row in known:
+            also = "" if words.lower() == row.replace("_", " ") else f" ({words})"
+            lines.append(f"{row}{also}: {what}")
+    return lines

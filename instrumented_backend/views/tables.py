@@ -14,10 +14,8 @@ from instrumented_backend.records import (
 from instrumented_backend.records.compilation import CounterGroups, Phases, longest_first
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import meaning
+from instrumented_backend.views.output import Cell, TableRow
 from instrumented_backend.views.words import phase
-
-Cell = str | int | float | None
-Row = dict[str, Cell]
 
 
 @dataclass(frozen=True)
@@ -25,25 +23,43 @@ class Table:
     """``rows(report)`` gives the rows; ``title`` says above them what they are.
 
     The text leaves out the columns ``only_in_files``, for which a terminal has no room; and where
-    it is narrow, those in ``least``, one after the other.
+    it is narrow, those in ``least``, one after the other. The columns ``with_units`` are times,
+    each of whose cells has the unit that suits it.
     """
 
     name: str
     title: str
-    rows: Callable[[Report], Sequence[Row]]
+    rows: Callable[[Report], Sequence[TableRow]]
     only_in_files: frozenset[str] = frozenset()
     least: tuple[str, ...] = ()
+    with_units: frozenset[str] = frozenset()
 
 
 def _where(file: str | None, line: int | None) -> str | None:
     return None if file is None else f"{file}:{line}"
 
 
-def _summary(report: Report) -> list[Row]:
+def _summary(report: Report) -> list[TableRow]:
     return [{**_cells(report.summary), "torch": report.run.torch, "device": report.run.device}]
 
 
-def _graphs(report: Report) -> list[Row]:
+def _ledger(report: Report) -> list[TableRow]:
+    """The main thread's rows, then those of the others, each with the largest first."""
+    rows = sorted(report.ledger.rows, key=lambda r: (r.threads != "main", -(r.seconds or 0.0)))
+    return [
+        {
+            "threads": row.threads,
+            "row": row.row,
+            "seconds": row.seconds,
+            "share_pct": report.ledger.share_pct(row) if row.threads == "main" else None,
+            "spread_s": row.spread_s,
+            "status": row.status,
+        }
+        for row in rows
+    ]
+
+
+def _graphs(report: Report) -> list[TableRow]:
     return [
         {
             "graph": graph.graph,
@@ -54,6 +70,11 @@ def _graphs(report: Report) -> list[Row]:
             "ops": graph.ops,
             "calls": graph.calls,
             "backward_calls": graph.backward_calls,
+            "time_us": graph.time_us,
+            "mean_call_us": graph.mean_call_us,
+            "longest_call_us": graph.longest_call_us,
+            "mean_backward_us": graph.mean_backward_us,
+            "longest_backward_us": graph.longest_backward_us,
             "kernels": graph.kernel_count("forward", "backward"),
             "forward_kernels": graph.kernel_count("forward"),
             "backward_kernels": graph.kernel_count("backward"),
@@ -66,7 +87,7 @@ def _graphs(report: Report) -> list[Row]:
     ]
 
 
-def _breaks(report: Report) -> list[Row]:
+def _breaks(report: Report) -> list[TableRow]:
     return [
         {
             "kind": record.kind,
@@ -87,7 +108,7 @@ def _breaks(report: Report) -> list[Row]:
     ]
 
 
-def _recompiles(report: Report) -> list[Row]:
+def _recompiles(report: Report) -> list[TableRow]:
     """A row for each guard that failed."""
     return [
         {
@@ -115,21 +136,23 @@ def _guards(record: RecompileRecord) -> list[GuardRecord | None]:
     return [*record.guards] or [None]
 
 
-def _missing(report: Report) -> list[Row]:
+def _missing(report: Report) -> list[TableRow]:
     return [
         {
             "op": record.op,
             "where": _where(record.file, record.line),
             "function": record.function,
             "count": record.count,
+            "count_spread": record.count_spread,
             "time_us": record.time_us,
+            "op_time_pct": report.ops.share_of_op_time(record),
             "share_pct": record.share_pct,
         }
         for record in report.ops.missing
     ]
 
 
-class _KernelRows(Sequence[Row]):
+class _KernelRows(Sequence[TableRow]):
     """Made when they are read: a terminal shows few of ten thousand, and each has 50 columns."""
 
     def __init__(self, kernels: list[KernelRecord]) -> None:
@@ -139,16 +162,16 @@ class _KernelRows(Sequence[Row]):
         return len(self._kernels)
 
     @overload
-    def __getitem__(self, index: int) -> Row: ...
+    def __getitem__(self, index: int) -> TableRow: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Row]: ...
-    def __getitem__(self, index: int | slice) -> Row | list[Row]:
+    def __getitem__(self, index: slice) -> list[TableRow]: ...
+    def __getitem__(self, index: int | slice) -> TableRow | list[TableRow]:
         if isinstance(index, slice):
             return [kernel_row(kernel) for kernel in self._kernels[index]]
         return kernel_row(self._kernels[index])
 
 
-def _kernels(report: Report) -> Sequence[Row]:
+def _kernels(report: Report) -> Sequence[TableRow]:
     return _KernelRows(report.kernels)
 
 
@@ -159,7 +182,7 @@ _KERNEL_COLUMNS = (
 )
 
 
-def kernel_row(kernel: KernelRecord) -> Row:
+def kernel_row(kernel: KernelRecord) -> TableRow:
     """All of a record, with what a terminal has room for first."""
     row = {**dict.fromkeys(_KERNEL_COLUMNS), **_cells(kernel)}
     row["moved_gb"] = kernel.moved_gb
@@ -168,7 +191,7 @@ def kernel_row(kernel: KernelRecord) -> Row:
     return row
 
 
-def _cells(record: SummarySection | KernelRecord) -> Row:
+def _cells(record: SummarySection | KernelRecord) -> TableRow:
     """A record's fields, each as one cell."""
     return {name: _cell(value) for name, value in field_values(record).items()}
 
@@ -187,7 +210,7 @@ def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     return "; ".join(map(str, values)) or None
 
 
-def _counters(report: Report) -> list[Row]:
+def _counters(report: Report) -> list[TableRow]:
     """In all, of each graph, and of what ran outside them."""
     rows = _counter_rows("all", report.counters.in_all)
     for graph in report.graphs:
@@ -195,7 +218,7 @@ def _counters(report: Report) -> list[Row]:
     return rows + _counter_rows("none", report.counters.outside)
 
 
-def _counter_rows(graph: int | str | None, groups: CounterGroups) -> list[Row]:
+def _counter_rows(graph: int | str | None, groups: CounterGroups) -> list[TableRow]:
     return [
         {
             "graph": graph,
@@ -210,7 +233,7 @@ def _counter_rows(graph: int | str | None, groups: CounterGroups) -> list[Row]:
     ]
 
 
-def _caches(report: Report) -> list[Row]:
+def _caches(report: Report) -> list[TableRow]:
     return [
         {
             "graph": graph.graph,
@@ -225,7 +248,7 @@ def _caches(report: Report) -> list[Row]:
     ]
 
 
-def _compile(report: Report) -> list[Row]:
+def _compile(report: Report) -> list[TableRow]:
     return [
         {
             "compile_id": record.compile_id,
@@ -262,16 +285,27 @@ TABLES = {
     table.name: table
     for table in (
         Table("summary", "The whole run", _summary),
+        Table("ledger", "Where the time of the process went (share: of wall time)", _ledger),
         Table(
             "graphs",
-            "Graphs that Dynamo captured (kernels: forward + backward)",
+            "Graphs that Dynamo captured (kernels, time: forward + backward)",
             _graphs,
-            frozenset({"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}),
-            ("name", "ops", "kernels", "cache"),
+            frozenset(
+                {"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}
+                | {"mean_backward_us"}
+            ),
+            ("name", "ops", "kernels", "cache", "compile_s", "backward_calls", "mean_call_us"),
+            frozenset({"time_us", "mean_call_us", "longest_call_us", "longest_backward_us"}),
         ),
         Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
         Table("recompiles", "Functions compiled again, and the guards that failed", _recompiles),
-        Table("missing", "Eager ops between the graphs", _missing, least=("function", "count")),
+        Table(
+            "missing",
+            "Eager ops between the graphs",
+            _missing,
+            frozenset({"count_spread", "share_pct"}),
+            ("function", "count"),
+        ),
         Table(
             "kernels",
             "Generated kernels and extern calls (moved: read and written by one launch)",

@@ -1,34 +1,45 @@
 """The report as text, no wider than the terminal."""
 
-import shutil
 from collections.abc import Sequence
 
-from instrumented_backend.records import BreakRecord, DeviceRecord, OpsRecord, Report, notes
+from instrumented_backend.records import (
+    BreakRecord,
+    DeviceRecord,
+    LedgerRow,
+    LedgerSection,
+    OpsRecord,
+    Report,
+    notes,
+)
 from instrumented_backend.records.compilation import longest_first
-from instrumented_backend.views.advice import facts, next_steps
+from instrumented_backend.units import (
+    COLUMNS,
+    duration,
+    durations,
+    percent,
+    seconds,
+    size,
+    whole_percent,
+    with_spread,
+)
+from instrumented_backend.views.advice import LARGE_SPREAD_POINTS, next_steps, remarks
 from instrumented_backend.views.causes import BLOCKS, render_blocks
 from instrumented_backend.views.grid import Column, draw
-from instrumented_backend.views.tables import TABLES, Cell, Row, Table
-from instrumented_backend.views.words import (
-    count,
-    percent,
-    phase,
-    seconds,
-    short_path,
-    size,
-    wrap,
-)
+from instrumented_backend.views.meanings import ledger_words
+from instrumented_backend.views.output import Cell, TableRow, terminal_width
+from instrumented_backend.views.tables import TABLES, Table
+from instrumented_backend.views.words import count, phase, short_path, wrap
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
-WORTH_NAMING_PCT = 1.0  # of op time
+WORTH_NAMING_PCT = 1.0  # of op time, or of wall time
 MAX_LINES = 3  # of breaks and skipped functions in the summary
 
 
 def render(report: Report, tables: tuple[str, ...], width: int | None = None) -> str:
     """The named tables, in our order; ``width`` is the terminal's (80 columns when piped)."""
     if width is None:
-        width = shutil.get_terminal_size((80, 24)).columns
+        width = terminal_width()
     parts = []
     for name in tables:
         part = _summary(report, width) if name == "summary" else _table(report, name, width)
@@ -50,6 +61,7 @@ def _summary(report: Report, width: int) -> str:
         f"torch {report.run.torch.partition('+')[0]}, {report.run.device}",
         width,
     )
+    lines += wrap(_ledger_line(report), width)
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)
     lines += wrap(_compile_line(report), width)
@@ -59,6 +71,39 @@ def _summary(report: Report, width: int) -> str:
         lines += wrap(note.text, width)
     lines += wrap(_next_step(report), width)
     return "\n".join(lines)
+
+
+def _ledger_line(report: Report) -> str:
+    """``41.2 s: compiled code 61 % · eager ops 17 % · Python 19 % · compiling 3 %``"""
+    ledger = report.ledger
+    main = [row for row in ledger.rows if row.threads == "main"]
+    if not main:
+        return ""
+    parts = [
+        f"{ledger_words(row.row)} {whole_percent(share)}"
+        for row, share in _worth_naming(ledger, main)
+    ]
+    unknown = [ledger_words(row.row) for row in main if row.seconds is None]
+    if unknown:
+        parts.append(f"not known: {', '.join(unknown)}")
+    wall_s = report.run.wall_s if ledger.wall_s is None else ledger.wall_s
+    line = ("" if wall_s is None else f"{seconds(wall_s)}: ") + " · ".join(parts)
+    spread = ledger.largest_spread_pct
+    if spread is not None and spread > LARGE_SPREAD_POINTS:
+        line += f" · sampled, ± {spread:.0f} points; INSTRUMENTED_OPS=always observes all"
+    others = [
+        f"{ledger_words(row.row)} {seconds(row.seconds)}"
+        for row, _ in _worth_naming(ledger, [row for row in ledger.rows if row not in main])
+        if row.seconds is not None
+    ]
+    return f"{line} · other threads: {', '.join(others)}" if others else line
+
+
+def _worth_naming(ledger: LedgerSection, rows: list[LedgerRow]) -> list[tuple[LedgerRow, float]]:
+    """Those of at least 1 % of the wall time, with their shares in percent, the largest first."""
+    shares = [(row, share) for row in rows if (share := ledger.share_pct(row)) is not None]
+    named = [(row, share) for row, share in shares if share >= WORTH_NAMING_PCT]
+    return sorted(named, key=lambda row_share: row_share[1], reverse=True)
 
 
 def _captured(report: Report) -> str:
@@ -71,7 +116,7 @@ def _captured(report: Report) -> str:
         return f"captured {known}/- ops: {reason} · {graph_ops} in the graphs, each counted once"
     line = f"captured {captured}/{total} ops ({percent(summary.pct_ops)})"
     if ops.total_time_us and ops.captured.time_us is not None:
-        time = _times(ops.captured.time_us, ops.total_time_us)
+        time = durations(ops.captured.time_us, ops.total_time_us)
         line += f", {time} op time ({percent(summary.pct_time)})"
     return f"{line} · {_certainty(ops)}"
 
@@ -80,8 +125,10 @@ def _certainty(ops: OpsRecord) -> str:
     """How far the captured line can be trusted."""
     if ops.status == "exact":
         words = "exact, the whole run observed"
+        if any(record.count_spread for record in ops.missing):
+            words += "; sampled: which line an op was on"
     else:
-        words = f"sampled, {percent(ops.observed_pct)} of the calls observed"
+        words = f"sampled, {percent(ops.observed_pct)} of the time observed"
         if ops.largest_spread is not None:
             words += f", ± {ops.largest_spread:.1f} points"
     if ops.captured.estimated:
@@ -96,7 +143,7 @@ def _device_line(device: DeviceRecord | None) -> str:
     if device.pct_captured is None:
         return f"device time: unknown: {device.note}"
     line = (
-        f"device time: captured {_times(device.captured_us, device.kernel_us)} of kernel time "
+        f"device time: captured {durations(device.captured_us, device.kernel_us)} of kernel time "
         f"({percent(device.pct_captured)}) · sampled, {count(device.windows, 'window')}, "
         f"{percent(device.observed_pct)} of the calls observed"
     )
@@ -105,25 +152,17 @@ def _device_line(device: DeviceRecord | None) -> str:
     return line if device.note is None else f"{line}; {device.note}"
 
 
-def _times(part_us: float, whole_us: float) -> str:
-    """``41.2/45.0 ms``: both in the unit that suits the larger one."""
-    for unit, us in (("s", 1e6), ("ms", 1e3)):
-        if whole_us >= us:
-            return f"{part_us / us:.3g}/{whole_us / us:.3g} {unit}"
-    return f"{part_us:.3g}/{whole_us:.3g} µs"
-
-
 def _missed_lines(report: Report, width: int) -> list[str]:
     """The eager ops that took most of the time, if they took any worth naming."""
     lines = []
     for record in report.ops.missing[:MAX_LINES]:
-        share = report.ops.pct_of_op_time(record.time_us)
+        share = report.ops.share_of_op_time(record)
         if share < WORTH_NAMING_PCT:
             break
-        place = short_path(record.file, record.line)
+        where = short_path(record.file, record.line)
         lines += wrap(
-            f"missed {record.op} at {place}: {share:.1f} % of op time, "
-            f"{count(record.count, 'call')}",
+            f"missed {record.op} at {where}: {percent(share)} of op time, "
+            f"{count(record.count, 'call', record.count_spread)}",
             width,
         )
     return lines
@@ -163,9 +202,9 @@ def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
     ]
     for record in breaks[:MAX_LINES]:
         what = "gave up" if record.kind == "gave up" else "graph break"
-        place = short_path(record.file, record.line)
+        where = short_path(record.file, record.line)
         inside = f" in {record.function}" if record.function else ""
-        lines += wrap(f"{what} at {place}{inside}: {record.reason}", width, max_lines=2)
+        lines += wrap(f"{what} at {where}{inside}: {record.reason}", width, max_lines=2)
     if len(breaks) > MAX_LINES:
         lines.append(f"graph break: {len(breaks) - MAX_LINES} more")
     return lines
@@ -194,17 +233,17 @@ def _table(report: Report, name: str, width: int) -> str:
         text = render_rows(table, table.rows(report), width, MAX_ROWS)
     if not text:
         return ""
-    said = facts(report, name) + [f"next: {step}" for step in next_steps(report, name)]
+    said = remarks(report, name) + [f"next: {step}" for step in next_steps(report, name)]
     below = [line for part in said for line in wrap(part, width, break_words=True)]
     return "\n".join([text, *below])
 
 
-def render_rows(table: Table, rows: Sequence[Row], width: int, max_rows: int) -> str:
+def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: int) -> str:
     """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
     shown = [
-        {key: _cell(key, value) for key, value in row.items() if key not in table.only_in_files}
+        {key: _cell(table, row, key) for key in row if key not in table.only_in_files}
         for row in rows[:max_rows]
     ]
     names = _shown_columns(shown)
@@ -212,7 +251,7 @@ def render_rows(table: Table, rows: Sequence[Row], width: int, max_rows: int) ->
     for name in names:
         cells = [row.get(name, "") for row in shown]
         is_figure = all(_is_figure(row.get(name)) for row in rows[:max_rows])
-        columns.append(Column(name, _header(name), cells, is_figure))
+        columns.append(Column(name, _header(table, name), cells, is_figure))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
@@ -224,18 +263,23 @@ def _shown_columns(rows: list[dict[str, str]]) -> list[str]:
     return [column for column in columns if any(row.get(column) for row in rows)]
 
 
-def _cell(column: str, value: Cell) -> str:
+def _cell(table: Table, row: TableRow, column: str) -> str:
+    value = row[column]
     if value is None:
         return ""
     if isinstance(value, str):
         return _short_place(value) if column == "where" else value
-    if column.endswith("_s"):
-        return f"{value:.2f}"
-    if column.endswith(("_us", "_pct")):
-        return f"{value:.1f}"
+    if column in table.with_units:
+        return duration(value)
     if column.endswith("_gb"):
         return size(value * 1e9)
-    return str(value)
+    if column == "seconds":
+        return f"{value:.2f}"
+    for suffix, (_, digits) in COLUMNS.items():
+        if column.endswith(suffix):
+            return f"{value:.{digits}f}"
+    spread = row.get(f"{column}_spread")
+    return with_spread(str(value), spread if isinstance(spread, float) else None)
 
 
 def _short_place(where: str) -> str:
@@ -243,14 +287,15 @@ def _short_place(where: str) -> str:
     return short_path(file, line)
 
 
-def _header(column: str) -> str:
-    """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``; ``moved_gb``'s cells have units."""
+def _header(table: Table, column: str) -> str:
+    """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``; no unit where cells have theirs."""
     if column == "gb_per_s":
         return "GB/s"
-    column = column.removesuffix("_gb")
-    for suffix, unit in (("_s", "s"), ("_us", "µs"), ("_pct", "%")):
+    column, has_units = column.removesuffix("_gb"), column in table.with_units
+    for suffix, (unit, _) in COLUMNS.items():
         if column.endswith(suffix):
-            return f"{column.removesuffix(suffix).replace('_', ' ')} ({unit})"
+            name = column.removesuffix(suffix).replace("_", " ")
+            return name if has_units else f"{name} ({unit})"
     return column.replace("_", " ")
 
 

@@ -1,18 +1,17 @@
 """What the GPUs of traces did, as text, CSV and JSON."""
 
-import csv
-import io
-import json
-import shutil
+import sys
 import textwrap
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
-
-from tabulate import tabulate
 
 from instrumented_backend.records.fields import field_names, field_values
 from instrumented_backend.traces.utilization import DeviceTime, TraceTime, share
+from instrumented_backend.units import milliseconds
+from instrumented_backend.units import share as share_cell
+from instrumented_backend.views.grid import Column, draw
+from instrumented_backend.views.output import to_json
 
 SCHEMA_VERSION = 1
 TABLES = ("devices", "kernels")
@@ -42,36 +41,36 @@ _IDLE_TITLE = (
     "% of the window in which it was idle: the host had not launched more; the launch was on its"
     " way; the next kernel had been queued"
 )
-_NARROWEST_NAME = 20
-
-Row = dict[str, object]
 
 
 # --- Files --------------------------------------------------------------------------------------
 
 
-def to_json(traces: list[TraceTime], top: int) -> str:
-    """Times in µs, shares from 0 to 1; the ``top`` kernels of each GPU."""
-    return json.dumps(
-        {"schema_version": SCHEMA_VERSION, "traces": [_trace_values(t, top) for t in traces]},
-        indent=1,
-    )
+@dataclass
+class TracesView:
+    """The named ``tables`` (all of them, where none is named), and ``top`` kernels of each GPU."""
+
+    traces: list[TraceTime]
+    tables: tuple[str, ...]
+    top: int
+
+    def text(self, width: int) -> str:
+        return _text(self.traces, self.tables or TABLES, self.top, width)
+
+    def rows(self) -> list[dict[str, object]]:
+        """A row for each GPU, or for each of its kernels; what is unknown is empty."""
+        if self.tables[:1] == ("kernels",):
+            return list(_kernel_rows(self.traces, self.top))
+        return list(_device_rows(self.traces))
+
+    def json(self) -> str:
+        """Times in µs, shares from 0 to 1."""
+        traces = [_trace_values(trace, self.top) for trace in self.traces]
+        return to_json({"schema_version": SCHEMA_VERSION, "traces": traces})
 
 
-def to_csv(traces: list[TraceTime], table: str, top: int) -> str:
-    """A row for each GPU, or for each of its ``top`` kernels; what is unknown is empty."""
-    rows = list(_device_rows(traces) if table == "devices" else _kernel_rows(traces, top))
-    text = io.StringIO()
-    if rows:
-        columns = list(dict.fromkeys(column for row in rows for column in row))
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    return text.getvalue()
-
-
-def _trace_values(trace: TraceTime, top: int) -> Row:
-    shares: Row = {
+def _trace_values(trace: TraceTime, top: int) -> dict[str, object]:
+    shares: dict[str, object] = {
         f"{name}_share": _mean(_device_share(trace, device, name) for device in trace.devices)
         for name in _SHARES
     }
@@ -82,17 +81,17 @@ def _trace_values(trace: TraceTime, top: int) -> Row:
     return {**field_values(trace), **shares, "devices": devices}
 
 
-def _device_values(trace: TraceTime, device: DeviceTime) -> Row:
+def _device_values(trace: TraceTime, device: DeviceTime) -> dict[str, object]:
     known = {name: value for name, value in field_values(device).items() if name != "kernels"}
-    shares: Row = {
+    shares: dict[str, object] = {
         f"{name}_share": _device_share(trace, device, name) for name in (*_SHARES, *_CAUSES)
     }
     return {**known, **shares, "captured_share": device.captured_share}
 
 
-def _device_rows(traces: list[TraceTime]) -> Iterator[Row]:
+def _device_rows(traces: list[TraceTime]) -> Iterator[dict[str, object]]:
     for trace in traces:
-        head: Row = {
+        head: dict[str, object] = {
             "file": trace.file,
             "rank": trace.rank,
             "start_us": trace.start_us,
@@ -103,11 +102,11 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[Row]:
         if not trace.devices:
             names = [name for name in field_names(DeviceTime) if name != "kernels"]
             shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
-            nothing: Row = dict.fromkeys([*names, *shares])
+            nothing: dict[str, object] = dict.fromkeys([*names, *shares])
             yield {**head, **nothing}
 
 
-def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[Row]:
+def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object]]:
     for trace in traces:
         for device in trace.devices:
             for kernel in device.kernels[:top]:
@@ -132,12 +131,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 # --- Text ---------------------------------------------------------------------------------------
 
 
-def render(
-    traces: list[TraceTime], tables: tuple[str, ...], top: int, width: int | None = None
-) -> str:
-    """The named tables; ``width`` is the terminal's (80 columns when piped)."""
-    if width is None:
-        width = shutil.get_terminal_size((80, 24)).columns
+def _text(traces: list[TraceTime], tables: tuple[str, ...], top: int, width: int) -> str:
     parts = ["\n".join(_head(traces, trace, width) for trace in traces)]
     if "devices" in tables:
         parts.append(_wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True))
@@ -158,8 +152,8 @@ def _head(traces: list[TraceTime], trace: TraceTime, width: int) -> str:
     if trace.rank is not None:
         words.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
     words += dict.fromkeys(device.name for device in trace.devices if device.name)
-    since = f" from {trace.start_us / 1e3:.3f} ms" if trace.start_us else ""
-    words.append(f"window {trace.window_us / 1e3:.3f} ms{since}")
+    since = f" from {milliseconds(trace.start_us)}" if trace.start_us else ""
+    words.append(f"window {milliseconds(trace.window_us)}{since}")
     notes = [_wrap(f"  note: {note}", width, "    ") for note in trace.notes]
     return "\n".join([" · ".join(words), *notes])
 
@@ -175,7 +169,7 @@ def _label(traces: list[TraceTime], trace: TraceTime) -> str:
 
 
 def _file(traces: list[TraceTime], trace: TraceTime) -> str:
-    """As many of the path's last parts as tell it from the other traces."""
+    """As many of the path's last parts as distinguish it from the other traces."""
     parts = Path(trace.file).parts
     others = {Path(other.file).parts for other in traces} - {parts}
     for count in range(1, len(parts)):
@@ -200,9 +194,8 @@ def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: boo
         rows.append(("mean", "", means))
     label = "rank" if _are_ranks(traces) else "trace"
     header = [label, "GPU", *columns.values(), *(["captured"] if captured else [])]
-    cells = [[label, gpu, *map(_percent, shares)] for label, gpu, shares in rows]
-    align = ["left", *["right"] * (len(header) - 1)]
-    return _table(header, cells, align)
+    cells = [[label, gpu, *map(share_cell, shares)] for label, gpu, shares in rows]
+    return _table(header, cells, {label}, None)
 
 
 def _kernel_table(
@@ -216,21 +209,24 @@ def _kernel_table(
         title += f", the {len(shown)} longest of {len(device.kernels)}"
     header = ["kind", "count", "total us", "mean us", "%", "kernel"]
     cells = [
-        [k.kind, str(k.count), f"{k.total_us:.1f}", f"{k.mean_us:.2f}", _percent(k.share), k.name]
-        for k in shown
+        [
+            *(kernel.kind, str(kernel.count), f"{kernel.total_us:.1f}", f"{kernel.mean_us:.2f}"),
+            *(share_cell(kernel.share), _plain(kernel.name)),
+        ]
+        for kernel in shown
     ]
-    taken = sum(max(len(row[i]) for row in [header, *cells]) + 2 for i in range(5))
-    room = max(width - taken, _NARROWEST_NAME)
-    for row in cells:
-        row[-1] = _short(row[-1], room)
-    return f"{title}\n{_table(header, cells, ['left', *['right'] * 4, 'left'])}"
+    return f"{title}\n{_table(header, cells, {'kind', 'kernel'}, width)}"
 
 
-def _table(header: list[str], cells: list[list[str]], align: list[str]) -> str:
-    # The header goes in as a row: as a header, tabulate would pad each column by two.
-    rule = ["-" * max(len(row[i]) for row in [header, *cells]) for i in range(len(header))]
-    rows = [header, rule, *cells]
-    return str(tabulate(rows, tablefmt="plain", disable_numparse=True, colalign=align))
+def _table(
+    header: list[str], cells: list[list[str]], words: Collection[str], width: int | None
+) -> str:
+    """``words`` are the columns with words in them; without ``width``, as wide as it gets."""
+    columns = [
+        Column(name, name, list(column), name not in words, is_one_line=True)
+        for name, column in zip(header, zip(*cells, strict=True), strict=True)
+    ]
+    return draw(columns, sys.maxsize if width is None else width)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> str:
@@ -245,16 +241,11 @@ def _wrap(text: str, width: int, indent: str = "") -> str:
     )
 
 
-def _short(name: str, room: int) -> str:
-    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    return name if len(name) <= room else f"{name[: room - 3]}..."
+def _plain(kernel: str) -> str:
+    return kernel.removeprefix("void ").replace("(anonymous namespace)::", "")
 
 
 def _gpu(trace: TraceTime, device: DeviceTime) -> str:
     same_index = [other for other in trace.devices if other.device == device.device]
     pid = f" (pid {device.pid})" if len(same_index) > 1 else ""
     return f"{'-' if device.device is None else device.device}{pid}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"

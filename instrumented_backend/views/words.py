@@ -1,15 +1,15 @@
-"""Words and figures as every text shows them."""
+"""Words as every text shows them; figures are in `instrumented_backend.units`."""
 
 import os
 import textwrap
 
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+from instrumented_backend.units import with_spread
 
 
-def seconds(value: float) -> str:
-    return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
+def count(number: int, noun: str, spread: float | None = None) -> str:
+    """``"1 call"``, ``"280 ± 4 calls"``"""
+    figure = with_spread(str(number), spread)
+    return f"{figure} {noun}" if figure == "1" else f"{figure} {noun}s"
 
 
 def phase(name: str) -> str:
@@ -52,23 +52,3 @@ def wrap(
         break_long_words=break_words,
         break_on_hyphens=False,
     )
-
-
-def percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f} %"
-
-
-def duration(microseconds: float) -> str:
-    """``"41.2 ms"``: in the unit that suits it."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
-        if microseconds >= size:
-            return f"{microseconds / size:.3g} {unit}"
-    return f"{microseconds:.3g} µs"
-
-
-def size(bytes_: float) -> str:
-    """``"8.2 KB"``: in the decimal unit that suits it."""
-    for unit, of in (("GB", 1e9), ("MB", 1e6), ("KB", 1e3)):
-        if bytes_ >= of:
-            return f"{bytes_ / of:.3g} {unit}"
-    return f"{bytes_:.0f} B"

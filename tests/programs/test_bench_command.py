@@ -14,13 +14,14 @@ import pytest
 from kernel_data import modules
 from waiting import wait_until
 
-from instrumented_backend import cli
+from instrumented_backend import commands
 from instrumented_backend.bench import driver, events
 from instrumented_backend.bench.driver import Options
 from instrumented_backend.bench.targets import device_of, find_targets
-from instrumented_backend.kernels.code_files import CollectError
+from instrumented_backend.kernels.code_files import CodeFileError
 from instrumented_backend.records.bench import BenchRun, Peak
-from instrumented_backend.views.bench import render_bench
+from instrumented_backend.views.bench import BenchView
+from instrumented_backend.views.output import render_view
 
 TOOL = (sys.executable, "-m", "instrumented_backend", "bench")
 
@@ -192,9 +193,9 @@ def test_one_kernel_costs_one_row(cache: Path, tmp_path: Path, body: str, said: 
     assert len(run.kernels) > 1 and run.graphs[0].kernels_ms is None
     names = [record.kernel.kernel_name for record in run.kernels]
     assert len(set(names)) == len(names)  # no configurations but Triton's
-    rows = list(csv.DictReader(io.StringIO(render_bench(run, "csv"))))
+    rows = list(csv.DictReader(io.StringIO(render_view(BenchView(run), "csv"))))
     assert [row["kernel_name"] for row in rows] == names
-    text = render_bench(run, "table")
+    text = render_view(BenchView(run), "table")
     assert text.startswith(
         "some CPU: copies 10 GB/s (measured); shares of peak are of the measured"
     )
@@ -229,7 +230,7 @@ def test_an_interrupted_run_keeps_its_rows(cache: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(driver, "bench", lambda *args: run)
     monkeypatch.setattr(sys, "argv", ["instrumented-backend", "bench", str(cache)])
     with pytest.raises(SystemExit) as ended:
-        cli.main()
+        commands.main()
     assert ended.value.code == 130
 
 
@@ -282,7 +283,7 @@ def test_code_of_a_saved_report_is_found_again(tmp_path: Path) -> None:
     assert str(gone) in targets.left_out
     code.unlink()
     with pytest.raises(
-        CollectError, match=r"none of its generated code is found again: .*cabgraph"
+        CodeFileError, match=r"none of its generated code is found again: .*cabgraph"
     ):
         find_targets([file])
     assert not find_targets([tmp_path]).modules

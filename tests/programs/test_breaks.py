@@ -10,6 +10,7 @@ from programs import Finished, RunProgram
 from instrumented_backend.observe.compile.breaks import MAX_BREAKS, BreakLog
 from instrumented_backend.observe.messages.reasons import BreakReason, Frame
 from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.ops.estimate import OpSums
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.records import GraphRecord
 
@@ -359,8 +360,8 @@ def test_a_break_with_no_graph_before_it(text: str, name: str) -> None:
     log.met("0/0", reason(5, f"Skip `torch.compiler.disable()`d function: {text}"))
     log.compiled("0/0", "f", "/me/model.py", [None])
     seen = {
-        (region_key(7, True), Line("/me/model.py", 5, "f", 3)): [1.0, 1000.0],
-        (region_key(7, True), Line("/me/helper.py", 2, name, 1)): [4.0, 4000.0],
+        (region_key(7, True), Line("/me/model.py", 5, "f", 3)): OpSums(1.0, 1000.0),
+        (region_key(7, True), Line("/me/helper.py", 2, name, 1)): OpSums(4.0, 4000.0),
         (region_key(7, True), Line("/me/train.py", 30, "step", 20)): [50.0, 1e6],
     }
     (record,) = log.records([GraphRecord(graph=7)], seen)
@@ -377,9 +378,11 @@ def test_each_eager_op_is_booked_once() -> None:
     rest.calls = 3
     after_first, elsewhere = region_key(0, False), region_key(9, False)
     seen = {
-        (after_first, Line("/me/helper.py", 1, "helper", 1)): [4.0, 4000.0],  # between its graphs
-        (after_first, Line("/me/model.py", 13, "g", 12)): [2.0, 2000.0],  # in the skipped one
-        (elsewhere, Line("/me/model.py", 13, "g", 12)): [1.0, 9000.0],
+        (after_first, Line("/me/helper.py", 1, "helper", 1)): OpSums(
+            4.0, 4000.0
+        ),  # between its graphs
+        (after_first, Line("/me/model.py", 13, "g", 12)): OpSums(2.0, 2000.0),  # in the skipped one
+        (elsewhere, Line("/me/model.py", 13, "g", 12)): OpSums(1.0, 9000.0),
         (elsewhere, Line("/me/train.py", 30, "step", 20)): [50.0, 1e6],  # the optimizer
     }
     skipped, broken = log.records([GraphRecord(graph=0), rest], seen)
@@ -388,7 +391,7 @@ def test_each_eager_op_is_booked_once() -> None:
     assert broken.graphs_after == [1]
 
     # Without a graph after it, what comes next may be anything: only its own line is its doing.
-    own = {**seen, (after_first, Line("/me/model.py", 5, "f", 1)): [1.0, 500.0]}
+    own = {**seen, (after_first, Line("/me/model.py", 5, "f", 1)): OpSums(1.0, 500.0)}
     _, broken = log.records([GraphRecord(graph=0)], own)
     assert (broken.eager_ops, broken.eager_time_us) == (1, 0.5)
 

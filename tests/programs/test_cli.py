@@ -191,7 +191,8 @@ def test_show_takes_a_folder(tmp_path: Path) -> None:
 def test_show_prints_what_the_program_printed(run_program: RunProgram, tmp_path: Path) -> None:
     done = run_program("""
         import torch
-        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2))
+        x = torch.ones(2)
+        torch.compile(lambda x: x + 1, backend="instrumented")(x)
     """)
     (path,) = (tmp_path / "reports0").glob("report.*.json")
     # Some torch have a line of their own before it.

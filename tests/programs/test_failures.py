@@ -13,19 +13,19 @@ PROGRAM = """
     import sys, torch
     from instrumented_backend.torch_compat import dynamo, fx, inductor, inductor_metrics, trace_log
     from instrumented_backend.observe import exit
-    from instrumented_backend.observe.ops import captured
     from instrumented_backend.observe.code import codegen
+    from instrumented_backend.observe.ops import captured
     from instrumented_backend.observe.graphs import counters
     from instrumented_backend.observe.compile import log as compile_log
-    from instrumented_backend.observe.code import generated
-    from instrumented_backend.observe.graphs import graph as graphs
-    from instrumented_backend.observe.ops import lines
-    from instrumented_backend.observe.code import metric_tables
-    from instrumented_backend.observe.native import build as native
     from instrumented_backend.observe.ops import meter as ops
+    from instrumented_backend.observe.ops import lines
+    from instrumented_backend.observe.native import build as native
+    from instrumented_backend.observe.graphs import graph as graphs
+    from instrumented_backend.observe.code import generated
+    from instrumented_backend.observe.code import metric_tables
     from instrumented_backend.observe import session
-    from instrumented_backend.observe.ops import op_counter
     from instrumented_backend.observe.compile import phases
+    from instrumented_backend.observe.ops import op_counter
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
     {inject}
@@ -56,7 +56,7 @@ INJECTIONS = {
     "code path": "inductor.code_path = fail",
     "forward region": "graphs.ObservedGraph.forward = fail",
     "exit": "exit.ExitHooks.install = fail",
-    "op meter": "ops.OpMeter._round = fail",
+    "op meter": "ops.OpMeter._end_warm_up = fail",
     "captured ops": "captured.describe = fail",
     "counting ops": "op_counter.OpCounter.count_all = fail",
     "native part": "native.load = fail",

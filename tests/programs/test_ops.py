@@ -30,6 +30,7 @@ KNOWN = """
         step(x)
 """
 LINES = {("aten::add", 11), ("aten::layer_norm", 12), ("aten::mul", 13), ("aten::add", 13)}
+RANDN = {("aten::randn", 15): 1}  # before the first call, and after `torch.compile`
 
 
 # As short of time as can be: a window lasts for as many rounds as it has to, and no other follows.
@@ -60,15 +61,16 @@ def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
     ops, summary = ops_of(done), done.report["summary"]
     assert ops["status"] == "exact" and ops["observed_pct"] == 100
     # Two ops in each graph, four between them.
-    assert (summary["captured_ops"], summary["total_ops"]) == (4 * steps, 8 * steps)
+    assert (summary["captured_ops"], summary["total_ops"]) == (4 * steps, 8 * steps + 1)
     rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
-    assert rows == dict.fromkeys(LINES, steps)
-    assert {row["function"] for row in ops["missing"]} == {"step"}
+    assert rows == dict.fromkeys(LINES, steps) | RANDN
+    assert {row["function"] for row in ops["missing"]} == {"step", "<module>"}
     assert {os.path.basename(row["file"]) for row in ops["missing"]} == {"program0.py"}
     assert {row["op"]: row["count"] for row in ops["eager"]} == {
         "aten::add": 2 * steps,
         "aten::layer_norm": steps,
         "aten::mul": steps,
+        "aten::randn": 1,
     }
 
 
@@ -82,7 +84,7 @@ def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> 
         env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},
     )
     assert ops_of(done)["status"] == "exact"
-    assert done.report["summary"]["total_ops"] == 8 * 5
+    assert done.report["summary"]["total_ops"] == 8 * 5 + 1
 
 
 @pytest.mark.full
@@ -93,11 +95,11 @@ def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
     assert ops["status"] == ("exact" if steps == 5 else "sampled")
     assert (ops["observed_pct"] == 100) == (steps == 5)
     assert summary["captured_ops"] == 4 * steps
-    assert summary["total_ops"] == pytest.approx(8 * steps, rel=0.02)
+    assert summary["total_ops"] == 8 * steps + 1
     rows = {(row["op"], row["line"]): row["count"] for row in ops["missing"]}
-    assert rows == {line: pytest.approx(steps, rel=0.02) for line in LINES}
+    assert rows == dict.fromkeys(LINES, steps) | RANDN
     word = "exact" if steps == 5 else "sampled"
-    assert f"{word}, " in done.stderr.splitlines()[1] + done.stderr.splitlines()[2]
+    assert f"· {word}, " in " ".join(done.stderr.split())
 
 
 # Six events inside the region and four inside an op, of which the meter has no need.
@@ -214,7 +216,7 @@ def test_compilations_inside_an_op_are_not_listened_to(run_forked: RunProgram) -
     )
     eager = {record["op"]: record["count"] for record in ops_of(done)["eager"]}
     assert eager == {
-        "aten::ones": 1,  # the other was before the first compilation
+        "aten::ones": 2,
         "CheckpointFunction": 1,
         "CheckpointFunctionBackward": 1,
         "aten::sum": 1,
@@ -244,7 +246,7 @@ def test_a_profilers_compilations_are_no_ops(run_forked: RunProgram) -> None:
     )
     eager = {record["op"]: record["count"] for record in done.report["ops"]["eager"]}
     assert eager == {
-        "aten::ones": 1,  # the others were before the first compilation
+        "aten::ones": 3,
         "aten::ones_like": 2,
         "torch::autograd::AccumulateGrad": 2,
         "aten::mul": 1,
@@ -300,19 +302,14 @@ def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
 
 
 @pytest.mark.full
-def test_a_long_stretch_without_graph_calls_is_said(run_forked: RunProgram) -> None:
-    """Nothing watches it in ``auto``, and nothing is made up; a short run is watched to its end."""
-    source = known(2000, ONE_WINDOW) + (
-        "    meter = backend._session.ops\n"
-        "    late = meter._clock() + 1e6\n"
-        "    meter._clock = lambda: late\n"
-        "    for _ in range(100): x.add(1)\n"
-    )
+def test_time_that_no_window_saw_is_said(run_forked: RunProgram) -> None:
+    """Nothing is made up for it; a short run is watched to its end."""
+    source = known(20_000, ONE_WINDOW) + "    import time; time.sleep(1.5)\n"
     done = run_forked(source)
     ops = ops_of(done)
-    assert ops["status"] == "sampled" and ops["unaccounted_s"] > 0
+    assert ops["status"] == "sampled" and ops["unaccounted_s"] > 1
     assert ops["note"] in done.report["notes"]
-    assert "s of the run are not accounted for" in " ".join(done.stderr.split())
+    assert "s of the run is not known: no window saw" in " ".join(done.stderr.split())
 
 
 @pytest.mark.full
@@ -334,8 +331,8 @@ def test_graphs_inside_a_graphs_operator(run_forked: RunProgram) -> None:
     )
     ops, summary = ops_of(done), done.report["summary"]
     assert summary["graph_calls"] == 20
-    # The operator, whatever it calls, and the product.
-    assert (summary["captured_ops"], summary["total_ops"]) == (20, 20)
+    # The operator, whatever it calls, and the product; and `eye`.
+    assert (summary["captured_ops"], summary["total_ops"]) == (20, 21)
     assert (ops["status"], ops["observed_pct"], ops["note"]) == ("exact", 100, None)
 
 
@@ -349,8 +346,8 @@ def test_the_two_graph_model(run_forked: RunProgram) -> None:
             x = first(x).relu() * 2 + 1
             torch._dynamo.graph_break()
             return (second(x).softmax(-1) * 3).sum()
-        compiled = torch.compile(f, backend="instrumented")
         x = torch.randn(4, 8)
+        compiled = torch.compile(f, backend="instrumented")
         with torch.no_grad():
             for _ in range(10):
                 compiled(x)
@@ -389,6 +386,7 @@ def test_training(run_forked: RunProgram, lazy: bool) -> None:
         "aten::ones_like": 10,  # backward()'s own gradient
         "torch::autograd::AccumulateGrad": 20,
         "aten::add_": 20,  # SGD, two parameters
+        "aten::randn": 1,
     }
     places = {row["op"]: (row["line"], row["count"]) for row in ops["missing"]}
     assert places["aten::add_"] == (9, 20)  # optimizer.step()
@@ -415,7 +413,7 @@ def test_what_happens_on_other_threads_is_seen(run_forked: RunProgram) -> None:
         env={"INSTRUMENTED_OPS": "always"},
     )
     assert done.report["summary"]["captured_ops"] == 2 * 201
-    assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200
+    assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200 + 1
 
 
 def test_a_fork_while_a_window_is_open(run_forked: RunProgram) -> None:
@@ -435,13 +433,13 @@ def test_a_fork_while_a_window_is_open(run_forked: RunProgram) -> None:
         env={"INSTRUMENTED_OPS": "always"},
     )
     assert done.stdout == "3\n"
-    assert done.report["summary"]["total_ops"] == 4 * 2 + 4
+    assert done.report["summary"]["total_ops"] == 4 * 2 + 4 + 1
 
 
 def test_print_missing(run_forked: RunProgram) -> None:
     done = run_forked(known(100), env={"TORCHDYNAMO_PRINT_MISSING": "1"})
     printed = [line for line in done.stderr.splitlines() if line.startswith("MISSING ")]
-    assert len(printed) == len(LINES)
+    assert len(printed) == len(LINES) + len(RANDN)
     assert any("aten::layer_norm" in line and "program0.py:12 in step" in line for line in printed)
 
 
@@ -483,10 +481,10 @@ def test_reset_starts_afresh(run_forked: RunProgram) -> None:
 def test_a_window_ends_where_samples_are_slow(
     run_forked: RunProgram, sample_ns: int, whole: bool
 ) -> None:
-    """What a line takes is measured: ten milliseconds for the first are more than a window has."""
+    """What a line takes is measured: ten milliseconds for each are more than a window has."""
     slow = f"""
     from instrumented_backend.observe.ops import meter as ops
-    ops.BUDGET = 1e-7
+    ops.ALWAYS_AFFORDABLE_S = 1.0
     meter = backend._session.ops
     work = meter._work
     def measured():
@@ -496,20 +494,19 @@ def test_a_window_ends_where_samples_are_slow(
         return found
     meter._work = measured
     instrumented_backend.reset()
-    for _ in range(50): step(x)
+    for _ in range(20_000): step(x)
     """
     ops = ops_of(run_forked(textwrap.dedent(known(1) + slow)))
     if whole:
         assert (ops["status"], ops["observed_pct"]) == ("exact", 100)
     else:
-        # Six rounds of fifty, and the calls until the end of the last.
-        assert ops["status"] == "sampled" and 12 <= ops["observed_pct"] <= 15
+        assert ops["status"] == "sampled" and ops["observed_pct"] < 100
 
 
 @pytest.mark.full
 def test_modes_agree(run_forked: RunProgram) -> None:
-    """200 training steps, of which ``auto`` sees a few: the percentage of ops within a point."""
-    program = TRAINING.replace("10", "200").replace("    for _", f"{ONE_WINDOW}    for _")
+    """3,000 training steps, of which ``auto`` sees a few: the percentage of ops within a point."""
+    program = TRAINING.replace("10", "3000").replace("    for _", f"{ONE_WINDOW}    for _")
     found = {}
     for mode, status in (("auto", "sampled"), ("always", "exact")):
         done = run_forked(program, env={"INSTRUMENTED_OPS": mode})
@@ -543,7 +540,7 @@ def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
         env={"INSTRUMENTED_OPS": "always"},
     )
     assert int(done.stdout) < 1_000_000
-    assert done.report["summary"]["total_ops"] == 102_000 * 12
+    assert done.report["summary"]["total_ops"] == 102_000 * 12 + 1
 
 
 def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:

@@ -14,7 +14,7 @@ from outputs import DOCS, PAGES, blocks_of, split_command
 from paths import BENCHMARKS, REPOSITORY
 
 from instrumented_backend import settings
-from instrumented_backend.cli import cli
+from instrumented_backend.commands import cli
 
 README = REPOSITORY / "README.md"
 HOW_IT_WORKS = DOCS / "how-it-works.md"

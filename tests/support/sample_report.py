@@ -14,6 +14,8 @@ from instrumented_backend.records import (
     GraphRecord,
     GuardRecord,
     KernelRecord,
+    LedgerRow,
+    LedgerSection,
     MissingRecord,
     OpsRecord,
     RecompileRecord,
@@ -143,4 +145,16 @@ def sample() -> Report:
             ],
         ),
         notes=[],
+        # 1.5 s, of which 9 ms in graphs and 1 ms in eager ops, as above.
+        ledger=LedgerSection(
+            1.5,
+            [
+                LedgerRow("startup", "main", 0.3, 20.0, 0.0, "exact"),
+                LedgerRow("compile", "main", 0.75, 50.0, 0.0, "exact"),
+                LedgerRow("captured", "main", 0.009, 0.6, 0.0, "exact"),
+                LedgerRow("eager_ops", "main", 0.001, 0.1, 0.0001, "sampled"),
+                LedgerRow("data", "main", 0.0, 0.0, 0.0, "exact"),
+                LedgerRow("python", "main", 0.44, 29.3, 0.0001, "sampled"),
+            ],
+        ),
     )

@@ -25,7 +25,7 @@ from outputs import PAGES, blocks_of, difference, printed, structure_of
 from paths import REPOSITORY
 
 from instrumented_backend import settings
-from instrumented_backend.cli import cli
+from instrumented_backend.commands import cli
 
 every_page = pytest.mark.parametrize(
     "page", CHECKED, ids=lambda page: str(page.relative_to(REPOSITORY))
@@ -215,7 +215,7 @@ def test_wrong_variables_links_files_blocks_and_paths() -> None:
         "why.md#d: no such heading",
         "gone.md: no such file",
     ]
-    text = "`backend.py`, `observe/ops/meter.py`, `observe/`, `train.py`, `observe/gone.py`, `attic/`"
+    text = "`backend.py`, `observe/exit.py`, `observe/`, `train.py`, `observe/gone.py`, `attic/`"
     assert complaints_about_files(PAGE, text) == [
         "`attic/`: no such file of ours",
         "`observe/gone.py`: no such file of ours",

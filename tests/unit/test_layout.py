@@ -8,37 +8,36 @@ from paths import BENCHMARKS, DATA, REPOSITORY, TESTS
 PACKAGE = REPOSITORY / "instrumented_backend"
 MAX_LINES = 450
 
-# Who may import whom: folders of the package and modules beside them. "bench.records" is that
-# module alone. Within a folder, modules import each other as they like, but never in a circle.
+# Who may import whom: folders of the package and modules beside them. "dropins.metrics" is
+# that module alone. Within a folder, modules import each other as they like, but never in a circle.
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # What imports nothing of ours,
-    "csv_rows": (),
     "demo": (),
     "logs": (),
-    "profiling": (),
-    "records": (),
     "torch_compat": (),
-    "whole_file": (),
+    "traces": (),
+    "units": (),
     # what little needs little,
+    "records": ("units",),
     "settings": ("torch_compat",),
-    "side_files": ("whole_file",),
     # what reads generated code, runs it, and watches a program,
-    "kernels": ("records", "side_files"),
-    "bench": ("kernels", "profiling", "records", "torch_compat"),
-    "metrics": ("csv_rows", "kernels", "records", "settings", "torch_compat"),
-    "observe": ("kernels", "metrics", "profiling", "records", "side_files", "torch_compat"),
+    "kernels": ("records",),
+    "bench": ("kernels", "records", "torch_compat", "traces"),
+    "dropins": ("bench", "kernels", "records", "settings", "torch_compat", "traces"),
+    "observe": ("dropins.metrics", "kernels", "records", "torch_compat", "traces"),
     # what draws records and nothing else,
-    "views": ("bench.records", "profiling.utilization", "records", "settings", "whole_file"),
+    "views": ("records", "settings", "traces.utilization", "units"),
     # and what people call.
     "backend": ("logs", "observe", "records", "settings", "torch_compat", "views"),
-    "wrapper_benchmark": ("bench", "kernels", "torch_compat"),
-    "__init__": ("backend", "torch_compat", "wrapper_benchmark"),
-    "script": ("backend", "torch_compat"),
-    "cli": (
-        *("__init__", "bench", "demo", "kernels", "profiling", "records", "script", "settings"),
-        "views",
+    "metrics": ("dropins",),
+    "profiling": ("dropins", "traces"),
+    "wrapper_benchmark": ("dropins",),
+    "__init__": ("backend", "dropins", "torch_compat"),
+    "commands": (
+        *("__init__", "backend", "bench", "demo", "kernels", "records", "settings"),
+        *("torch_compat", "traces", "views"),
     ),
-    "__main__": ("cli",),
+    "__main__": ("commands",),
 }
 
 # Longer than they may be; somebody is at work on each. To be removed from here.

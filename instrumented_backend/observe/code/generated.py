@@ -15,11 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from instrumented_backend.kernels.complete import add_sidecar
 from instrumented_backend.kernels.graph_module import ParseError, kernel_names
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
 
 log = logging.getLogger("instrumented_backend.kernels")
@@ -112,7 +113,7 @@ def _unpack(packed: bytes) -> list[KernelRecord]:
     return [KernelRecord(*fields) for fields in marshal.loads(zlib.decompress(packed))]
 
 
-class KernelReader:
+class KernelReader(Observer):
     """Parses generated code: at once where the log shows it, in a thread, or when asked."""
 
     def __init__(
@@ -163,7 +164,11 @@ class KernelReader:
 
     def _parse(self, code: GeneratedCode, pause: Callable[[], None] = lambda: None) -> None:
         with self._failures.guard("the kernels of a graph"):
-            code.parse(pause)
+            try:
+                code.parse(pause)
+            except SystemError:
+                # Python before 3.11.8 and 3.12.2, where two threads parse at once (gh-106905).
+                code.parse(pause)
 
     def _log(self, code: GeneratedCode) -> None:
         """Each kernel once, its record in the LogRecord's ``kernel``."""

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from instrumented_backend.kernels.complete import add_sidecar
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.kernels.sidecar import add_sidecar
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import notes, side_files
 from instrumented_backend.torch_compat import inductor, inductor_metrics
 
 if TYPE_CHECKING:
-    from instrumented_backend.metrics import MetricTable
+    from instrumented_backend.dropins.metrics import MetricTable
 
 MAX_KEPT_ROWS = 100  # of graph_stats for one graph: its own, and one for each graph inside it
 _COUNTS = ("num_nodes_before_fusion", "num_nodes_after_fusion")
@@ -54,7 +55,7 @@ class _InductorTable:
         return getattr(self._table, name)
 
 
-class MetricTables:
+class MetricTables(Observer):
     """Installed with the first graph for which a table is on; idle without one."""
 
     def __init__(self, failures: Failures) -> None:
@@ -77,7 +78,7 @@ class MetricTables:
                 self._installed = True
 
     def _patch(self) -> None:
-        from instrumented_backend import metrics
+        from instrumented_backend.dropins import metrics
 
         inductor_metrics.patch_tables(
             lambda table: _InductorTable(
@@ -121,7 +122,7 @@ class MetricTables:
             self._log_kernel(name, path, code)
 
     def _log_kernel(self, name: str, path: str, code: str) -> None:
-        from instrumented_backend import metrics
+        from instrumented_backend.dropins import metrics
 
         with self._failures.guard(f"metadata of kernel {name}"):
             metrics.log_kernel_metadata(name, path, code)
@@ -131,7 +132,7 @@ class MetricTables:
     def code_loaded(self, compiled_graph: Any) -> None:
         if not self._installed:
             return
-        from instrumented_backend import metrics
+        from instrumented_backend.dropins import metrics
 
         compilations = self._compilations()
         compilation = compilations[-1] if compilations else _Compilation()
@@ -145,7 +146,7 @@ class MetricTables:
                 self._graph_stats_again(path)
 
     def _log_kernels(self, compiled_graph: Any, logged: dict[str, tuple[str, str]]) -> None:
-        from instrumented_backend import metrics
+        from instrumented_backend.dropins import metrics
 
         path = inductor.code_path(compiled_graph)
         rest = dict(logged)
@@ -164,7 +165,7 @@ class MetricTables:
             self._log_kernel(name, path, code)
 
     def _graph_stats_again(self, path: Path | None) -> None:
-        from instrumented_backend import metrics
+        from instrumented_backend.dropins import metrics
 
         kept = None if path is None else side_files.load(path)
         if not isinstance(kept, list):

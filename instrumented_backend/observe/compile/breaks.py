@@ -13,6 +13,7 @@ from instrumented_backend.observe.messages.reasons import (
     sentence,
 )
 from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.ops.estimate import OpSums
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.records import BreakRecord, GraphRecord, SkippedRecord, notes
 
@@ -157,11 +158,11 @@ class BreakLog:
     def records(
         self,
         graphs: Iterable[GraphRecord],
-        seen: Mapping[tuple[int, Line], list[float]] | None,
+        seen: Mapping[tuple[int, Line], OpSums] | None,
     ) -> list[BreakRecord]:
         """Copies of all, the costliest first.
 
-        ``seen`` has the eager ops and nanoseconds by region key and line, where any were watched.
+        ``seen`` has the eager ops by region key and line, where any were watched.
         """
         causes = list(self._causes.values())
         graphs = list(graphs)
@@ -225,7 +226,7 @@ def _after(sites: set[Site], graphs: list[GraphRecord]) -> list[int]:
 def _add_costs(
     records: list[BreakRecord],
     graphs: list[GraphRecord],
-    seen: Mapping[tuple[int, Line], list[float]],
+    seen: Mapping[tuple[int, Line], OpSums],
 ) -> None:
     """Book eager ops on what they ran for; each op once.
 
@@ -248,8 +249,8 @@ def _add_costs(
     at_line: dict[tuple[str | None, int | None], BreakRecord]
     at_line = {(record.file, record.line): record for record in first if record.file}
     entered = {name: record for record in first if (name := refused[id(record)]) is not None}
-    costs: dict[int, list[float]] = {id(record): [0.0, 0.0] for record in records}
-    for (key, line), (ops, nanoseconds) in seen.items():
+    costs = {id(record): OpSums() for record in records}
+    for (key, line), sums in seen.items():
         record = skipped.get((line.file, line.first_line))
         if record is None:
             record = before.get(key)
@@ -263,11 +264,10 @@ def _add_costs(
             record = at_line.get((line.file, line.line)) or entered.get(line.function or "")
         if record is None:
             continue
-        costs[id(record)][0] += ops
-        costs[id(record)][1] += nanoseconds
+        costs[id(record)].add(sums.ops, sums.ns)
     for record in records:
-        ops, nanoseconds = costs[id(record)]
-        record.eager_ops, record.eager_time_us = round(ops), nanoseconds / 1e3
+        cost = costs[id(record)]
+        record.eager_ops, record.eager_time_us = round(cost.ops), cost.ns / 1e3
 
 
 def function_list(record: BreakRecord) -> list[SkippedRecord]:

@@ -16,8 +16,9 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
 from instrumented_backend.observe.messages.reasons import break_reason, is_repetition
 from instrumented_backend.observe.messages.user_code import is_internal
-from instrumented_backend.records import CompileRecord, RecompileRecord
-from instrumented_backend.torch_compat import dynamo
+from instrumented_backend.observe.observer import Observer
+from instrumented_backend.records import CompileRecord, RecompileRecord, notes
+from instrumented_backend.torch_compat import dynamo, trace_log
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
 # (TORCH_TRACE), every event comes here.
@@ -39,8 +40,8 @@ _LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
 
-class CompileLog(logging.Handler):
-    """A handler on the trace log that keeps records; attach with `trace_log.listen`."""
+class CompileLog(logging.Handler, Observer):
+    """A handler on the trace log that keeps records."""
 
     def __init__(
         self,
@@ -58,9 +59,15 @@ class CompileLog(logging.Handler):
         self.caches = CacheLog()
         self.breaks = BreakLog()
         self.recompiles = RecompileLog()
-        self.clear()
+        self._listening = False
+        self.reset()
 
-    def clear(self) -> None:
+    def start(self) -> None:
+        if not self._listening:
+            self._listening = True
+            trace_log.listen(self, EVENTS, ARTIFACTS, self.timed)
+
+    def reset(self) -> None:
         self.compilations: list[CompileRecord] = []
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
@@ -77,6 +84,11 @@ class CompileLog(logging.Handler):
         """The backend was called for ``graph``; its compilation's figures will follow."""
         self._compiling.setdefault(graph.record.compile_id, []).append(graph)
         self._thread.graph = graph
+        if not trace_log.revive():
+            self._failures.note(
+                notes.NOT_WATCHED,
+                "logging.disable is in force: compile times, breaks, recompiles are unknown",
+            )
 
     def code_compiled(self, graph: ObservedGraph) -> None:
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""

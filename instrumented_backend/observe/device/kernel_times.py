@@ -7,10 +7,15 @@ from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
 
+from instrumented_backend.kernels.complete import add_time
+from instrumented_backend.kernels.facts import TimeFacts
 from instrumented_backend.observe.native import build as native
-from instrumented_backend.records import KernelRecord, notes
+from instrumented_backend.records import KernelRecord, Note, notes
 
-_NO_PEAK = "share of peak unknown: a CPU has no datasheet figure here; the command bench measures"
+_NO_PEAK = Note(
+    notes.PEAK_UNKNOWN,
+    "share of peak unknown: a CPU has no datasheet figure here; the command bench measures",
+)
 
 
 class ModuleTimes:
@@ -42,14 +47,13 @@ class ModuleTimes:
         timed = sum(timer.timed for timer in timers)
         if not timed:
             return
-        record.device_calls = calls
-        record.device_time_us = self._us(sum(timer.ticks for timer in timers)) / timed
-        record.device_time_total_us = record.device_time_us * calls
-        if record.total_bytes is not None and record.device_time_us:
-            record.gb_per_s = record.total_bytes / record.device_time_us / 1e3
+        said = []
         if timed < calls:
-            record.add_note(notes.TIME, f"time: of {timed} calls, drawn at random from {calls}")
-        record.add_note(notes.PEAK_UNKNOWN, _NO_PEAK)
+            text = f"time: of {timed} calls, drawn at random from {calls}"
+            said.append(Note(notes.TIME, text))
+        said.append(_NO_PEAK)
+        mean_us = self._us(sum(timer.ticks for timer in timers)) / timed
+        add_time(record, TimeFacts(mean_us, calls, said))
 
     def _us(self, ticks: int) -> float:
         """By the counter's rate since the start, in which it has run at a constant one."""

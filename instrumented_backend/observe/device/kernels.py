@@ -3,7 +3,9 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from instrumented_backend.records import DeviceRecord, GraphRecord, KernelRecord, notes
+from instrumented_backend.kernels.complete import add_time
+from instrumented_backend.kernels.facts import TimeFacts
+from instrumented_backend.records import DeviceRecord, GraphRecord, KernelRecord, Note, notes
 
 
 def add_times(
@@ -22,14 +24,16 @@ def add_times(
         count, time_us = timed[kernel.kernel_name]
         if not count:
             continue
-        kernel.device_time_us = time_us / count
-        kernel.add_note(notes.TIME, f"time: the mean of {count:.0f} launches, in windows")
+        said = [Note(notes.TIME, f"time: the mean of {count:.0f} launches, in windows")]
         if modules[kernel.kernel_name] > 1:
-            kernel.add_note(notes.TIME, "time: of all modules with a kernel of this name")
-        if kernel.total_bytes is not None and kernel.device_time_us:
-            kernel.gb_per_s = kernel.total_bytes / kernel.device_time_us / 1e3
-        graph = graphs.get(kernel.graph)
-        if graph is not None and kernel.calls is not None:
-            backward = kernel.direction == "backward"
-            kernel.device_calls = kernel.calls * (graph.backward_calls if backward else graph.calls)
-            kernel.device_time_total_us = kernel.device_time_us * kernel.device_calls
+            said.append(Note(notes.TIME, "time: of all modules with a kernel of this name"))
+        calls = _calls(kernel, graphs.get(kernel.graph))
+        add_time(kernel, TimeFacts(time_us / count, calls, said))
+
+
+def _calls(kernel: KernelRecord, graph: GraphRecord | None) -> int | None:
+    """In the whole run."""
+    if graph is None or kernel.calls is None:
+        return None
+    backward = kernel.direction == "backward"
+    return kernel.calls * (graph.backward_calls if backward else graph.calls)

@@ -25,6 +25,8 @@ from typing import Any
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.native.keys import is_backward
+from instrumented_backend.observe.observer import Observer
+from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import DeviceKernelRecord, DeviceRecord
 from instrumented_backend.torch_compat import autograd, machine, profilers
 from instrumented_backend.traces.kernel_totals import TraceTotals, totals_of
@@ -53,7 +55,7 @@ class _Seen:
     totals: TraceTotals = field(default_factory=TraceTotals)
 
 
-class DeviceMeter:
+class DeviceMeter(Observer):
     """Opens and closes the windows as graphs are called, on the thread that calls them."""
 
     def __init__(self, gate: Gate, failures: Failures, pause: Callable[[bool], None]) -> None:
@@ -63,6 +65,7 @@ class DeviceMeter:
         self._pause = pause
         self._watching = False
         self._used = False
+        self._schedule = WindowSchedule(FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S)
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -81,7 +84,7 @@ class DeviceMeter:
 
     def _forget(self) -> None:
         self._seen = _Seen()
-        self._interval_s = FIRST_INTERVAL_S
+        self._schedule.restart()
         self._rest()
 
     def _rest(self) -> None:
@@ -237,10 +240,9 @@ class DeviceMeter:
         self._rest()
         if self._timer is not None:
             self._timer.cancel()  # of a window that a compilation was faster to ask for
-        self._timer = threading.Timer(self._interval_s, self._again)
+        self._timer = threading.Timer(self._schedule.next().wait_s, self._again)
         self._timer.daemon = True
         self._timer.start()
-        self._interval_s = min(self._interval_s * INTERVAL_GROWTH, LONGEST_INTERVAL_S)
 
     def _again(self) -> None:
         """It is time; unless something was compiled meanwhile, and a window is due or open."""

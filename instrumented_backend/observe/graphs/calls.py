@@ -10,7 +10,9 @@ from typing import Any, Protocol
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import notes
+from instrumented_backend.torch_compat import profilers
 
 
 class Starting(Protocol):
@@ -45,7 +47,7 @@ class CallCounter:
             self._offset = next(self.numbers) + self.native.value + 1
 
 
-class GraphCalls:
+class GraphCalls(Observer):
     """Makes what the program calls: natively, or in Python as long as that is not built."""
 
     def __init__(self, gate: Gate, failures: Failures) -> None:
@@ -53,9 +55,16 @@ class GraphCalls:
         self._failures = failures
         self._native: Any = None
         self._loader: threading.Thread | None = None
+        self._watches_profilers = False
 
     def start(self) -> None:
-        """Get the native part, building it beside the program if need be; once a process."""
+        """Get the native part, building it beside the program if need be; once a process.
+
+        Any profiler sees regions, too.
+        """
+        if not self._watches_profilers:
+            self._watches_profilers = True
+            profilers.watch_running(self.profiled)
         if self._loader is None:
             self._loader = threading.Thread(
                 target=self._load, name="instrumented_backend graph calls", daemon=True

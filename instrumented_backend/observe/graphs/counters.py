@@ -3,6 +3,7 @@
 import threading
 from typing import Generic, TypeVar
 
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.torch_compat import dynamo, inductor_metrics
 
 Owner = TypeVar("Owner")
@@ -37,7 +38,7 @@ def nested(counts: Counts) -> dict[str, dict[str, int]]:
     return groups
 
 
-class CounterLedger(Generic[Owner]):
+class CounterLedger(Observer, Generic[Owner]):
     """Credits every movement of the counters to one owner, or to ``outside``.
 
     The counters are read whenever a compilation starts or ends. What has moved since the last
@@ -52,7 +53,7 @@ class CounterLedger(Generic[Owner]):
         self._last: Counts = {}
         self.outside: Counts = {}
 
-    def start(self) -> None:
+    def reset(self) -> None:
         """Leave out what the counters hold already."""
         with self._lock:
             self._last = read_counters()

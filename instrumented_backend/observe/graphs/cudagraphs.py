@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.calls import CallCounter
 from instrumented_backend.observe.messages.reasons import frames, users_frame
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import CudaGraphRecord, CudaGraphsSection, Note, notes
 from instrumented_backend.torch_compat import cudagraphs
 
@@ -48,15 +49,15 @@ class _Recorded:
     replays: CallCounter = field(default_factory=CallCounter)
 
 
-class CudaGraphs(logging.Handler):
+class CudaGraphs(logging.Handler, Observer):
     """Counts what the trees of CUDA graphs do; as a handler it reads why graphs are skipped."""
 
     def __init__(self, failures: Failures) -> None:
         super().__init__(logging.WARNING)
         self._failures = failures
-        self.clear()
+        self.reset()
 
-    def clear(self) -> None:
+    def reset(self) -> None:
         self._recorded: dict[Key, _Recorded] = {}
         self._replays: dict[int, Iterator[int]] = {}  # node → what counts its replays
         self._skipped: Counter[Note] = Counter()

@@ -1,9 +1,9 @@
 // What the program calls in a compiled graph's place: counts each call, and has it watched by
 // whoever wants to. In Python, the frame alone would cost more than all of this.
 //
-// While nobody watches, a call is counted and passed on. While only the op meter does, and needs no
-// Python for it, its native part is told where the region begins and ends. In any other case it is
-// Python's `watched` that is called, which does all that itself, the counting included.
+// While nobody else watches, the op meter's native part is told where the region begins and ends.
+// In any other case it is Python's `watched` that is called, which does all that itself, the
+// counting included. Without an op meter, a call is counted and passed on.
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -13,10 +13,10 @@
 
 namespace {
 
-// `GateState` in native.py.
+// `GateState` in build.py.
 struct Gate {
   int64_t state;
-  void (*enter)();
+  void (*enter)(int64_t key);
   void (*leave)(int64_t key);
 };
 
@@ -62,7 +62,7 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* 
   }
   ++*self->calls;
   if (state == kUnwatched) return PyObject_Vectorcall(self->compiled, args, count, names);
-  gate->enter();
+  gate->enter(self->key);
   PyObject* result = PyObject_Vectorcall(self->compiled, args, count, names);
   gate->leave(self->key);
   return result;

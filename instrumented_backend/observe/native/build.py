@@ -33,42 +33,100 @@ class NativeError(RuntimeError):
     """The native part cannot be built or loaded; the message is one line."""
 
 
-class Row(ctypes.Structure):
-    """Ops of one name in one gap: the first of each pass, or the second, ..."""
+_SETS = 2  # certain, random: in which windows something was seen
+
+
+def _fields(kind: Any, *names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names]
+
+
+class MarkRow(ctypes.Structure):
+    """Where gaps begin: after which direction's call, and which event since."""
+
+    _fields_: ClassVar = _fields(ctypes.c_int64, "mark", "graph", "event", "in_data")
+
+
+class Population(ctypes.Structure):
+    """How many gaps there were and how long they took: on the main thread, on others."""
+
+    _fields_: ClassVar = [("n", ctypes.c_int64 * 2), ("ns", ctypes.c_int64 * 2)]
+
+
+class Seen(ctypes.Structure):
+    """What windows saw of one kind of gap: sums, and sums of squares over the windows.
+
+    ``n`` is of gaps, or of seconds where gaps are seen in slices.
+    """
+
+    _fields_: ClassVar = _fields(
+        ctypes.c_double,
+        *("n", "ns", "ops", "op_ns"),
+        *("windows", "n2", "ops2", "ops_n", "op_ns2", "op_ns_n"),
+    )
+
+
+class KindRow(ctypes.Structure):
+    """Gaps from one mark to another, whose nanoseconds are of one octave."""
 
     _fields_: ClassVar = [
-        ("name", ctypes.c_char_p),
-        ("gap", ctypes.c_int64),
-        ("ordinal", ctypes.c_int64),
-        ("count", ctypes.c_int64),
-        ("ns", ctypes.c_int64),
+        *_fields(ctypes.c_int64, "kind", "mark", "to", "octave"),
+        ("population", Population),
+        ("whole", Seen * _SETS),
+        ("slices", Seen * _SETS),
     ]
 
 
-class Sums(ctypes.Structure):
-    """Of one gap: how often it was observed, sums and sums of squares for one observation."""
+class CellRow(ctypes.Structure):
+    """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
 
     _fields_: ClassVar = [
-        (name, ctypes.c_double)
-        for name in (
-            *("n", "ops", "ops2", "op_ns", "op_ns2", "region_ns", "region_ns2"),
-            *("rounds", "round_ns"),  # from a region's start to that of the next on its thread
-            "nested",  # calls inside another region; in a key's first gap
-        )
+        *_fields(ctypes.c_int64, "kind", "part", "mark", "slot", "ordinal"),
+        ("name", ctypes.c_char_p),
+        *_fields(ctypes.c_int64, "count", "ns"),
+    ]
+
+
+class SampleRow(ctypes.Structure):
+    """Samples of such ops that were taken on one line."""
+
+    _fields_: ClassVar = [
+        *_fields(ctypes.c_int64, "kind", "part", "mark", "slot", "line"),
+        *_fields(ctypes.c_double, "weight", "weighted_ns"),
+    ]
+
+
+class RegionRow(ctypes.Structure):
+    """All calls of one direction; ``nested`` are those inside another region."""
+
+    _fields_: ClassVar = _fields(ctypes.c_int64, "calls", "nested", "ns", "longest_ns")
+
+
+class TimeRow(ctypes.Structure):
+    """What threads' time went to, gaps apart; how long windows were open; ops not booked."""
+
+    _fields_: ClassVar = [
+        *_fields(ctypes.c_int64, "main_captured_ns", "main_compile_ns"),
+        *_fields(ctypes.c_int64, "other_captured_ns", "other_compile_ns"),
+        ("open_ns", ctypes.c_double * _SETS),
+        ("lost", ctypes.c_int64),
     ]
 
 
 class Work(ctypes.Structure):
-    """What the windows cost: events, the ops and autograd nodes among them, samples of lines.
+    """What the windows cost: events, the ops among them, samples of lines, and their time.
 
-    ``sample_ns`` is the CPU time that the samples took; ``silences``, how often a thread's events
-    were switched off for the rest of an op or region.
+    ``op_ns`` is what ops took us, events apart, ``sample_ns`` the CPU time of samples;
+    ``silences``, how often a thread's events were switched off for the rest of an op or region;
+    ``open_ns``, how long windows were open.
+    ``marks`` have passed so far; ``novel`` had when a kind of gap was new, ``first`` when the
+    window opened.
     """
 
-    _fields_: ClassVar = [
-        (name, ctypes.c_uint64)
-        for name in ("events", "ops", "nodes", "samples", "sample_ns", "silences")
-    ]
+    _fields_: ClassVar = _fields(
+        ctypes.c_uint64,
+        *("events", "ops", "op_ns", "samples", "sample_ns", "silences", "open_ns"),
+        *("marks", "novel", "first"),
+    )
 
 
 class GateState(ctypes.Structure):
@@ -82,9 +140,7 @@ class GateState(ctypes.Structure):
     ]
 
 
-Sampler = ctypes.CFUNCTYPE(
-    ctypes.c_bool, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_double
-)
+Sampler = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
 
 
 def cache_folder() -> Path:
@@ -227,32 +283,53 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
     """PyDLL: the calls are shorter than giving the interpreter lock away and taking it again."""
     try:
         lib = ctypes.PyDLL(str(library))
+        waiting = ctypes.CDLL(str(library))
     except OSError as error:
         raise NativeError(f"cannot be loaded: {error}") from None
-    int64, uint64 = ctypes.c_int64, ctypes.c_uint64
+    int32, int64, uint64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
     signatures: dict[str, tuple[Any, list[Any]]] = {
-        "op_meter_open": (None, []),
+        "op_meter_begin": (None, [int64, int64]),
+        "op_meter_open": (None, [int32]),
         "op_meter_close": (None, []),
-        "op_meter_enter": (None, []),
+        "op_meter_end": (uint64, []),
+        "op_meter_awake": (uint64, []),
+        "op_meter_wake": (None, []),
+        "op_meter_enter": (None, [int64]),
         "op_meter_leave": (None, [int64]),
-        "op_meter_quiet": (None, [ctypes.c_int32]),
-        "op_meter_sample": (None, [Sampler, ctypes.c_int32]),
+        "op_meter_quiet": (None, [int32, int32, int64]),
+        "op_meter_collected": (None, [int64]),
+        "op_meter_sample": (None, [Sampler, int32]),
         "op_meter_work": (None, [ctypes.POINTER(Work)]),
         "op_meter_clear": (None, []),
-        "op_meter_rows": (int64, [ctypes.POINTER(Row), int64]),
-        "op_meter_gaps": (int64, [ctypes.POINTER(Sums), int64]),
-        "op_meter_lost": (int64, []),
-        "op_meter_gap": (int64, [int64, ctypes.c_int32]),
+        "op_meter_settle": (None, []),
+        **{
+            f"op_meter_{plural}": (int64, [ctypes.POINTER(row), int64])
+            for plural, row in (
+                ("marks", MarkRow),
+                ("kinds", KindRow),
+                ("cells", CellRow),
+                ("samples", SampleRow),
+                ("regions", RegionRow),
+            )
+        },
+        "op_meter_times": (None, [ctypes.POINTER(TimeRow)]),
+        "op_meter_event": (ctypes.c_char_p, [int64]),
         "op_meter_size": (int64, [ctypes.c_char_p]),
         "op_meter_after_fork": (None, []),
         "op_count_begin": (uint64, []),
         "op_count_take": (int64, []),
         "op_count_end": (None, [uint64]),
     }
-    for name, (result, arguments) in signatures.items():
-        function = getattr(lib, name)
+    waits: dict[str, tuple[Any, list[Any]]] = {
+        "op_meter_finish": (None, [uint64, int64, uint64]),
+        "op_meter_wait": (None, [int64, uint64]),
+        "op_meter_window": (None, [int64, int64, int64, uint64]),
+    }
+    for name, (result, arguments) in {**signatures, **waits}.items():
+        function = getattr(waiting if name in waits else lib, name)
         function.restype, function.argtypes = result, arguments
-    for struct in (Row, Sums, Work):
+        setattr(lib, name, function)
+    for struct in (MarkRow, KindRow, CellRow, SampleRow, RegionRow, TimeRow, Work):
         _check_size(struct, lib.op_meter_size(struct.__name__.encode()), library)
     return lib
 

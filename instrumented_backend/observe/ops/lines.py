@@ -1,4 +1,4 @@
-"""The user's lines on which eager ops were met, by sampling."""
+"""The user's lines on which eager ops are met."""
 
 import sys
 import threading
@@ -23,14 +23,13 @@ class Line(NamedTuple):
 
 
 UNKNOWN = Line(None, None, None)
-Place = tuple[str, int, int]  # op name, gap, ordinal in the gap
 # A code object's id and an offset in its bytecode: what a sample can note most cheaply.
 _Spot = tuple[int, int]
 _NOWHERE: _Spot = (0, 0)
 
 
 class Lines:
-    """For each op of each gap: the lines that samples were taken on, with their weights.
+    """Finds the line of an op, and numbers the lines that were found.
 
     Frames of torch, of the standard library and of this package are skipped. Ops of a backward
     run on threads of the autograd engine's own: theirs is the line that called ``backward``.
@@ -46,58 +45,43 @@ class Lines:
 
     def clear(self) -> None:
         with self._lock:
-            # By op name, gap, ordinal; then by spot: [weight, nanoseconds times weight].
-            self._weights: dict[tuple[bytes, int, int], dict[_Spot, list[float]]] = {}
+            self._numbers: dict[_Spot, int] = {_NOWHERE: 0}
             self._codes: dict[int, CodeType] = {}  # held, or their ids could be another's
-            self._count = 0
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
         self.clear()
 
-    def read(self) -> dict[Place, dict[Line, list[float]]]:
-        """Place → line → [weight, nanoseconds times weight]."""
-        found: dict[Place, dict[Line, list[float]]] = {}
+    def read(self) -> list[Line]:
+        """By their numbers."""
         with self._lock:
-            for (name, gap, ordinal), spots in self._weights.items():
-                lines = found.setdefault((name.decode(errors="replace"), gap, ordinal), {})
-                for spot, (weight, time_ns) in spots.items():
-                    sums = lines.setdefault(self._line(spot), [0.0, 0.0])
-                    sums[0] += weight
-                    sums[1] += time_ns
-        return found
+            return [self._line(spot) for spot in self._numbers]
 
-    def sample(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> bool:
+    def sample(self, name: bytes) -> int:
         """Called by the native part, on the thread of the op, right after it.
 
-        Whether Ctrl-C came meanwhile, which the native part then passes on to the program.
+        The number of the op's line; -1 where Ctrl-C came meanwhile, which the native part then
+        passes on to the program.
         """
         try:
-            self._note(name, gap, ordinal, time_ns, weight)
+            return self._sample(name)
         except KeyboardInterrupt:
-            return True
-        return False
+            return -1
 
-    def _note(self, name: bytes, gap: int, ordinal: int, time_ns: int, weight: float) -> None:
+    def _sample(self, name: bytes) -> int:
+        number = 0
         with self._failures.guard("lines of eager ops"):
             frame = self._user_frame(sys._getframe(2)) or self._backward_frame()
+            spot = _NOWHERE if frame is None else (id(frame.f_code), frame.f_lasti)
             with self._lock:
-                spots = self._weights.get((name, gap, ordinal))
-                if spots is None:
-                    spots = self._weights[name, gap, ordinal] = {}
-                spot = _NOWHERE if frame is None else (id(frame.f_code), frame.f_lasti)
-                sums = spots.get(spot)
-                if sums is None:
-                    if self._count >= MAX_LINES:
-                        spot = _NOWHERE
-                    elif frame is not None:
-                        self._codes[spot[0]] = frame.f_code
-                    self._count += 1
-                    sums = spots.setdefault(spot, [0.0, 0.0])
-                sums[0] += weight
-                sums[1] += weight * time_ns
+                found = self._numbers.get(spot)
+                if found is None and frame is not None and len(self._numbers) < MAX_LINES:
+                    self._codes[spot[0]] = frame.f_code
+                    found = self._numbers[spot] = len(self._numbers)
+                number = found or 0
             if self._print:
                 self._print_once(name.decode(errors="replace"), self._line(spot))
+        return number
 
     def _print_once(self, op: str, line: Line) -> None:
         if (op, line) in self._printed or sys.stderr is None:

@@ -1,79 +1,55 @@
-"""The op meter: which ops the program runs outside compiled regions, how long, on which line.
+"""The op meter: where a program's time goes, and which ops it runs outside compiled regions.
 
-The native part (`_op_meter.cpp`) costs a few percent while its callback is there and nothing when
-it is gone, so that ``INSTRUMENTED_OPS=auto`` has it there in windows only. A window opens with the
-first graph call after a compilation and stays for some rounds of the program's loop, for longer as
-long as it has cost less than `BUDGET` of the run; a timer opens the next one, at growing intervals.
-A round lasts from one call of the graph that opened the window to the next: the user marks no
-steps.
+The native part (`_op_meter.cpp`) sees each call of a graph and what else marks a program's course,
+at a cost that cannot be measured. Which ops run in between it sees in windows only: its callback
+costs a few percent while it is there and nothing when it is gone. ``INSTRUMENTED_OPS=auto`` has a
+window at the start and after compilations, until the program's loop has come round, and then
+windows that chance places all over the run (`windows.py`), for a share of the time that costs no
+more than `BUDGET`.
 """
 
+import contextlib
 import ctypes
+import gc
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.captured import GraphOps
-from instrumented_backend.observe.ops.lines import Line, Lines, Place
+from instrumented_backend.observe.ops.lines import Lines
+from instrumented_backend.observe.ops.observed import Observed, read
 from instrumented_backend.observe.ops.op_counter import OpCounter
+from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import dynamo
 
-BUDGET = 0.004  # of the time that the program runs, by the costs below
-ALWAYS_AFFORDABLE_S = 0.005  # nothing beside importing torch: short runs are seen whole
-ROUNDS_AFTER_COMPILE = 6
-ROUNDS = 3
-LONGEST_WINDOW_CALLS = 10_000  # without a round: the graph that opened it is not called again
-FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.5, 1.5, 600.0
-# What a window costs (docs/costs.md), in seconds: each event, and besides for each that is
-# an op, an autograd node; switching a thread's events off and on; each graph call. Samples of
-# lines are timed, by their thread's CPU clock, which a busy machine does not push on. They take
-# `SAMPLE_S` where the others were measured; by as much as they take longer, the machine is slower,
-# or the program's own data fill its caches.
-EVENT_S, OP_S, NODE_S, SILENCE_S, CALL_S = 0.15e-6, 0.3e-6, 2.5e-6, 0.5e-6, 2e-6
-SAMPLE_S = 5.5e-6
-BUILD_PATIENCE_S = 60.0
+# Of the time that the program runs: of windows after compilations, and of the others.
+BUDGET = 0.003
+ALWAYS_AFFORDABLE_S = 0.02  # nothing beside importing torch: short runs are seen whole
+FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.25, 1.02, 5.0
+SHORTEST_WINDOW_S = 0.002
+# A window waits for gaps to end that began in it; longer ones are seen in slices.
+LONGEST_GAP_S = 0.135
+# The loop has come round when this many marks were none of a new kind, and twice as many as it
+# took from the window's beginning to the last that was.
+KNOWN_MARKS, KNOWN_TIMES = 12, 2
+POLL_S, LONGEST_POLL_S = 0.02, 0.5
+EVENT_S = 0.06e-6  # what PyTorch takes for each event; what our own part takes is measured
+BUILD_PATIENCE_S, LOAD_PATIENCE_S = 60.0, 0.2
+WHOLE_HEAP = 2  # the generation
+WORTH_NAMING_S = 0.5
 CALLS_UNTIL_COUNTED = 2_000
 
 
-@dataclass(frozen=True)
-class EagerOps:
-    """Ops of one name that ran in one gap: after calls of one graph, until the next region.
+class OpMeter(Observer):
+    """Opens and closes windows, and reads what they saw.
 
-    ``ordinal`` tells the first op of that name in a gap from its second, up to 64. Gaps are
-    numbered as in `keys`.
-    """
-
-    name: str
-    gap: int
-    ordinal: int
-    count: int
-    time_ns: int
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What the windows saw."""
-
-    entries: list[EagerOps]
-    gaps: list[native.Sums]
-    lines: dict[Place, dict[Line, list[float]]]
-    whole: bool  # one window, from the first call on, that never closed
-    lost: int  # ops that were not booked, because there were too many names
-    elapsed_s: float = 0.0  # since the first window opened, compilations apart
-
-
-class OpMeter:
-    """Opens and closes windows as graphs are called, and reads what they saw.
-
-    ``active`` is true while a window is open or due: graph calls then go through `enter` and
-    `leave`. Ops are not observed before the first call of a graph.
+    Graph calls go through `enter` and `leave`, or natively past them.
     """
 
     def __init__(
@@ -84,11 +60,9 @@ class OpMeter:
         gate: Gate,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.active = False
-        self._clock = clock  # in seconds
-        self._gate = gate
-        self._paused = False
+        self.active = mode != "off"
         self.unavailable: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
+        self._gate = gate
         self._mode = mode
         self._failures = failures
         self._lock = threading.RLock()
@@ -98,22 +72,42 @@ class OpMeter:
         self._lines = Lines(failures, print_missing)
         self._sample_each = print_missing
         self._sampler = native.Sampler(self._lines.sample)
-        self._compiling = 0  # threads, and compilations inside compilations
         self._patched = False
+        self._schedule = WindowSchedule(
+            FIRST_INTERVAL_S,
+            INTERVAL_GROWTH,
+            LONGEST_INTERVAL_S,
+            BUDGET,
+            SHORTEST_WINDOW_S,
+            clock,
+        )
+        self._start_over()
+
+    def _start_over(self) -> None:
+        """What a process begins with, and a forked child again."""
+        self._compiling = 0  # threads, and compilations inside compilations
+        self._depth = (
+            threading.local()
+        )  # of compilations that began before the native part was there
+        self._paused = False
+        self._stopped = False
+        self._collection_ns: int | None = None  # when the one under way began
+        self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
+        self._planner: threading.Thread | None = None
         self._forget()
 
     def _forget(self) -> None:
-        self._is_open = False
-        self._due = False
-        self._leader = 0
-        self._calls = self._calls_at_round = 0  # through `enter`, in all windows
-        self._rounds = self._rounds_wanted = 0
+        self._since_ns = time.monotonic_ns()
+        self._early_compile_ns = 0  # of the main thread, before the native part was there
         self._windows = 0
-        self._interval_s = FIRST_INTERVAL_S
-        self._started_s: float | None = None
-        self._compiled_s = 0.0
+        # Has something been run before the native part was there.
+        self._is_late = self._loader is not None and self._lib is None
+        self._is_whole = False  # has a window seen all from the beginning on
+        self._is_warm_up = False  # is a window open that stays until the loop has come round
+        self._warm_up_s = 0.0  # what such windows have cost
+        self._spent_before_s = 0.0  # what all had cost when the last of them opened
         self._work_before = native.Work()
-        self._timer: threading.Timer | None = None
+        self._schedule.restart()
 
     # --- Start and end --------------------------------------------------------------------------
 
@@ -121,6 +115,7 @@ class OpMeter:
         """Get the native part, building it beside the program if need be; once a process."""
         if self._mode == "off" or self._loader is not None:
             return
+        self._gate.want("ops", True)
         if not self._patched:
             self._patched = True
             dynamo.patch_compile_callbacks(self.compiling)
@@ -128,6 +123,10 @@ class OpMeter:
             target=self._load, name="instrumented_backend op meter", daemon=True
         )
         self._loader.start()
+        # From a cache it is loaded at once, and what the program does next is seen.
+        self._loader.join(BUILD_PATIENCE_S if self._mode == "always" else LOAD_PATIENCE_S)
+        with self._lock:
+            self._is_late = self._lib is None
 
     def _load(self) -> None:
         with self._failures.guard("ops"):
@@ -136,67 +135,111 @@ class OpMeter:
             except native.NativeError as error:
                 self.unavailable = f"no op meter: {error}"
                 self._failures.note(notes.OPS_UNKNOWN, self.unavailable)
+                self.active = False
+                self._gate.want("ops", False)
                 return
             lib.op_meter_sample(self._sampler, self._sample_each)
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
-            # Without the lock, which a thread may hold that waits for this one.
-            self._lib = lib
-            if self._due:
-                self._set_active(True)
+            with self._lock:
+                self._lib = lib
+                self._work_before = self._work()
+                lib.op_meter_begin(self._since_ns, self._early_compile_ns)
+                if not self._compiling:
+                    self._warm_up()
+            self._gate.want("ops", True, natively=True)
+            gc.callbacks.append(self._collecting)
+
+    def _collecting(self, phase: str, info: dict[str, int]) -> None:
+        """A garbage collection of the whole heap takes long, and which op it meets is chance."""
+        if info["generation"] != WHOLE_HEAP:
+            return
+        lib, start_ns = self._lib, self._collection_ns
+        self._collection_ns = time.monotonic_ns() if phase == "start" else None
+        if lib is not None and phase == "stop" and start_ns is not None:
+            lib.op_meter_collected(time.monotonic_ns() - start_ns)
+
+    def begin(self) -> None:
+        """The program begins here: what was seen before is its start-up."""
+        with self._lock:
+            self._since_ns = time.monotonic_ns()
+            if self._lib is not None and self._windows == 1:
+                self._lib.op_meter_begin(self._since_ns, 0)
 
     def stop(self) -> None:
         """For good: no callback of ours may run while the interpreter goes down."""
+        with contextlib.suppress(ValueError):  # the program may have emptied the list
+            gc.callbacks.remove(self._collecting)
         with self._lock:
-            self._close()
-            if self._lib is not None:
-                self._lib.op_meter_sample(native.Sampler(), False)
-            self._lib = None
+            self._stopped = True
+            lib, self._lib = self._lib, None
+            if lib is not None:
+                lib.op_meter_wake()
+                lib.op_meter_close()
+                lib.op_meter_sample(native.Sampler(), False)
 
     def reset(self) -> None:
-        """Forget what was seen; the next window opens with the next call of a graph."""
+        """Forget what was seen, and begin with a window again."""
         with self._lock:
-            self._close()
             self._forget()
             if self._lib is not None:
+                self._lib.op_meter_close()
                 self._lib.op_meter_clear()
                 self._work_before = self._work()
             self._lines.clear()
-            self._want(ROUNDS_AFTER_COMPILE)
+            self._warm_up()
 
     def after_fork(self) -> None:
         """In the child, where no other thread exists, and which has compiled nothing itself."""
         self._lock = threading.RLock()
-        self._forget()
-        if self._lib is not None:
-            self._lib.op_meter_after_fork()
-            self._work_before = self._work()
-        self._compiling = 0
-        self._paused = False
-        self._set_active(False)
+        self._start_over()
+        self._is_asleep = True
         self._counter.after_fork()
         self._lines.after_fork()
-        if self._lib is None and self._mode != "off":
+        if self._lib is not None:
+            self._lib.op_meter_after_fork()
+            self._lib.op_meter_begin(self._since_ns, 0)
+            self._work_before = self._work()
+        elif self._mode != "off":
             self._loader = None
 
     # --- Compilations ---------------------------------------------------------------------------
 
-    @contextmanager
+    @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
-        """Ops that this thread runs meanwhile are the compiler's, not the program's."""
-        lib = self._lib
+        """What this thread runs meanwhile is the compiler's, not the program's."""
+        start_ns = time.monotonic_ns()
+        with self._lock:
+            self._compiling += 1
+            lib = self._lib
+        depth = getattr(self._depth, "value", 0)
+        if depth:
+            lib = None  # it is a part of one that began before
         if lib is not None:
-            lib.op_meter_quiet(1)
-        start = self._clock()
-        self._compiling += 1
+            lib.op_meter_quiet(1, True, 0)
+        else:
+            self._depth.value = depth + 1
         try:
             yield
         finally:
+            self._compiled(lib, start_ns)
+
+    def _compiled(self, lib: Any, start_ns: int) -> None:
+        if lib is not None:
+            lib.op_meter_quiet(-1, True, 0)
+        else:
+            self._depth.value -= 1
+        with self._lock:
             self._compiling -= 1
-            if lib is not None:
-                lib.op_meter_quiet(-1)
+            if lib is None and not self._depth.value:
+                start_ns = max(start_ns, self._since_ns)
+                if self._lib is not None:  # it came meanwhile
+                    self._lib.op_meter_quiet(1, True, start_ns)
+                    self._lib.op_meter_quiet(-1, True, 0)
+                elif threading.current_thread() is threading.main_thread():
+                    self._early_compile_ns += time.monotonic_ns() - start_ns
+            self._is_asleep = False
             if not self._compiling:
-                self._compiled_s += self._clock() - start
-            self._want(ROUNDS_AFTER_COMPILE)
+                self._warm_up()
 
     def add_graph(self, gm: Any) -> GraphOps | None:
         """Take note of the ops in a graph."""
@@ -213,8 +256,7 @@ class OpMeter:
 
     def count_graphs(self) -> None:
         """Find the forward ops of all graphs so far."""
-        if self._loader is not None and self._loader is not threading.current_thread():
-            self._loader.join(BUILD_PATIENCE_S)
+        self._wait_for_native()
         lib = self._lib
         if lib is None:
             return
@@ -227,80 +269,42 @@ class OpMeter:
             finally:
                 lib.op_count_end(handle)
 
-        lib.op_meter_quiet(1)
+        lib.op_meter_quiet(1, False, 0)
         try:
             self._counter.count_all(count)
         finally:
-            lib.op_meter_quiet(-1)
+            lib.op_meter_quiet(-1, False, 0)
 
-    # --- Windows --------------------------------------------------------------------------------
+    def _wait_for_native(self) -> None:
+        if self._loader is not None and self._loader is not threading.current_thread():
+            self._loader.join(BUILD_PATIENCE_S)
+
+    # --- Graph calls ----------------------------------------------------------------------------
 
     def enter(self, key: int) -> None:
         """A region begins on this thread; `leave` is to be called in any case."""
-        if self._lib is None and self._mode == "always" and self._loader is not None:
-            self._loader.join(BUILD_PATIENCE_S)
-        if not self._is_open or key == self._leader:
+        if self._lib is None and not self._stopped:
+            # The first call waits, or what the program does until then would be unknown.
             with self._failures.guard("op meter"):
-                self._round(key)
-        elif self._calls - self._calls_at_round > LONGEST_WINDOW_CALLS:
-            self._leader = key
+                start_s = time.monotonic()
+                self._wait_for_native()
+                waited_s = time.monotonic() - start_s
+                if waited_s > WORTH_NAMING_S:
+                    self._failures.note(
+                        notes.SLOWER,
+                        f"the first call of a graph waited {waited_s:.1f} s for the op meter to be "
+                        "built; the next process finds it",
+                    )
         lib = self._lib
-        if lib is not None and self._is_open:
-            self._calls += 1
-            lib.op_meter_enter()
+        if lib is not None:
+            lib.op_meter_enter(key)
 
     def leave(self, key: int) -> None:
         lib = self._lib
         if lib is not None:
             lib.op_meter_leave(key)
 
-    def _want(self, rounds: int) -> None:
-        """A window is due, or the one that is open is to last this much longer."""
-        if self._mode == "off" or self.unavailable is not None:
-            return
-        with self._lock:
-            self._due = True
-            self._rounds = 0
-            self._rounds_wanted = max(self._rounds_wanted, rounds)
-            # Always: the first call waits for the native part, or the count would not be exact.
-            self._set_active(self._lib is not None or self._mode == "always")
-
-    def _round(self, key: int) -> None:
-        with self._lock:
-            self._calls_at_round = self._calls
-            if not self._is_open:
-                self._open(key)
-                return
-            self._rounds += 1
-            if self._mode == "always" or self._rounds < self._rounds_wanted:
-                return
-            if self._spent_s() > max(ALWAYS_AFFORDABLE_S, BUDGET * self._elapsed_s()):
-                self._close()
-                self._wait()
-
-    def _open(self, key: int) -> None:
-        if self._lib is None or self._paused:
-            self._set_active(False)
-            return
-        if self._started_s is None:
-            self._started_s = self._clock()
-            self._compiled_s = 0.0
-        self._leader = key
-        self._rounds = 0
-        self._due = False
-        self._windows += 1
-        self._is_open = True
-        self._set_active(True)
-        self._lib.op_meter_open()
-
-    def _close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._is_open:
-            self._lib.op_meter_close()
-        self._is_open = False
-        self._set_active(False)
-        self._rounds_wanted = 0
+    # --- Windows --------------------------------------------------------------------------------
 
     def pause(self, paused: bool) -> None:
         """See nothing for a while, unless it is to see everything."""
@@ -308,81 +312,108 @@ class OpMeter:
             return
         with self._lock:
             self._paused = paused
-            if paused:
-                self._close()
-            else:
-                self._want(ROUNDS)
+            if paused and self._lib is not None:
+                self._is_whole = self._is_warm_up = False
+                self._lib.op_meter_close()
+                self._lib.op_meter_wake()  # or the one that is planned would open
+            elif not paused:
+                self._warm_up()
 
-    def _set_active(self, active: bool) -> None:
-        self.active = active
-        # In `auto`, the calls say when a window is over.
-        natively = self._is_open and self._mode == "always"
-        self._gate.want("ops", active, natively)
+    def _warm_up(self) -> None:
+        """A window, from here until the program's loop has come round. With the lock."""
+        lib = self._lib
+        if lib is None or self._paused or self._stopped or self._is_asleep:
+            return
+        if self._windows and self._spent_s(self._work_done()) > 2 * self._affordable_s():
+            return
+        is_first = not self._windows and not self._is_late
+        if not self._is_warm_up:
+            self._spent_before_s = self._spent_s(self._work_done())
+        lib.op_meter_open(is_first)
+        self._is_whole = self._is_whole or is_first
+        self._windows += 1
+        self._is_warm_up = True
+        if self._mode == "auto":
+            if self._planner is None:
+                self._planner = threading.Thread(
+                    target=self._plan, name="instrumented_backend windows", daemon=True
+                )
+                self._planner.start()
+            lib.op_meter_wake()
 
-    def _wait(self) -> None:
-        """Until the budget has room for another window, and longer each time."""
-        room_s = self._spent_s() / BUDGET - self._elapsed_s()
-        self._timer = threading.Timer(max(self._interval_s, room_s), self._want, (ROUNDS,))
-        self._timer.daemon = True
-        self._timer.start()
-        self._interval_s = min(self._interval_s * INTERVAL_GROWTH, LONGEST_INTERVAL_S)
+    def _plan(self) -> None:
+        """Ends and opens windows, on a thread of its own."""
+        with self._failures.guard("op meter"):
+            while (lib := self._lib) is not None:
+                awake = lib.op_meter_awake()
+                if self._is_warm_up:
+                    self._end_warm_up(lib, awake)
+                elif self._paused or self._compiling:
+                    lib.op_meter_wait(int(1e9 * POLL_S), awake)
+                else:
+                    with self._lock:
+                        if self._lib is None:  # `stop` found no wait to end
+                            return
+                        done = self._work_done()
+                    spent_s = self._spent_s(done)
+                    plan = self._schedule.next(
+                        spent_s - self._warm_up_s, spent_s, 1e-9 * done.open_ns
+                    )
+                    times_ns = (int(1e9 * s) for s in (plan.wait_s, plan.length_s, LONGEST_GAP_S))
+                    lib.op_meter_window(*times_ns, awake)
 
-    def _elapsed_s(self) -> float:
-        """Since the first window opened, without the time that compilations took."""
-        if self._started_s is None:
-            return 0.0
-        return self._clock() - self._started_s - self._compiled_s
+    def _end_warm_up(self, lib: Any, awake: int) -> None:
+        window = None
+        with self._lock:
+            if self._lib is not None and self._is_enough():
+                self._is_whole = self._is_warm_up = False
+                window, before_s = lib.op_meter_end(), self._spent_before_s
+        if window is None:
+            # A program that mostly waits may never spend enough: it is looked at more seldom.
+            wait_s = min(POLL_S * (1 + self._schedule.elapsed_s()), LONGEST_POLL_S)
+            lib.op_meter_wait(int(1e9 * wait_s), awake)
+        else:
+            lib.op_meter_finish(window, int(1e9 * LONGEST_GAP_S), awake)
+            with self._lock:
+                if self._lib is not None and not self._is_warm_up:
+                    spent_s = self._spent_s(self._work_done())
+                    self._warm_up_s += max(0.0, spent_s - before_s)
+
+    def _is_enough(self) -> bool:
+        """Of the window that is open: when it has cost what it may, and has seen the loop."""
+        done = self._work_done()
+        spent_s, affordable_s = self._spent_s(done), self._affordable_s()
+        known = done.marks - done.novel
+        loop = max(KNOWN_MARKS, KNOWN_TIMES * (done.novel - done.first))
+        return spent_s > affordable_s and (known >= loop or spent_s > 2 * affordable_s)
+
+    def _affordable_s(self) -> float:
+        return max(ALWAYS_AFFORDABLE_S, self._schedule.affordable_s())
 
     def _work(self) -> native.Work:
         work = native.Work()
         self._lib.op_meter_work(ctypes.byref(work))
         return work
 
-    def _spent_s(self) -> float:
-        """What the windows have cost, by the estimate above."""
+    def _work_done(self) -> native.Work:
+        """Since the last reset; marks are counted from there on by themselves."""
         now, before = self._work(), self._work_before
-        samples = now.samples - before.samples
-        sampled_s = 1e-9 * (now.sample_ns - before.sample_ns)
-        slower = max(1.0, sampled_s / (samples * SAMPLE_S)) if samples else 1.0
-        counted_s = (
-            (now.events - before.events) * EVENT_S
-            + (now.ops - before.ops) * OP_S
-            + (now.nodes - before.nodes) * NODE_S
-            + (now.silences - before.silences) * SILENCE_S
-            + self._calls * CALL_S
-        )
-        return float(slower * counted_s + sampled_s)
+        for name in ("events", "ops", "op_ns", "samples", "sample_ns", "silences", "open_ns"):
+            setattr(now, name, getattr(now, name) - getattr(before, name))
+        return now
+
+    @staticmethod
+    def _spent_s(done: native.Work) -> float:
+        """What the windows have cost."""
+        return float(done.events * EVENT_S + 1e-9 * (done.op_ns + done.sample_ns))
 
     # --- Reading --------------------------------------------------------------------------------
 
     def read(self) -> Observed | None:
-        """What the windows saw so far; None where no window was ever opened."""
+        """What was seen so far; None where the native part was never there."""
         lib = self._lib
-        if lib is None or not self._windows:
+        if lib is None:
             return None
         with self._lock:
-            rows = _read(lib.op_meter_rows, native.Row)
-            gaps = _read(lib.op_meter_gaps, native.Sums)
-            return Observed(
-                entries=[
-                    EagerOps(
-                        row.name.decode(errors="replace"),
-                        row.gap,
-                        row.ordinal,
-                        row.count,
-                        row.ns,
-                    )
-                    for row in rows
-                ],
-                gaps=gaps,
-                lines=self._lines.read(),
-                whole=self._windows == 1 and self._is_open,
-                lost=lib.op_meter_lost(),
-                elapsed_s=self._elapsed_s(),
-            )
-
-
-def _read(function: Callable[[Any, int], int], kind: Any) -> list[Any]:
-    size = function(None, 0)
-    array = (kind * size)()
-    return list(array[: min(function(array, size), size)])
+            elapsed_ns = time.monotonic_ns() - self._since_ns
+            return read(lib, self._lines.read(), self._is_whole, elapsed_ns)

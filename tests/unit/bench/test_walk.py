@@ -9,8 +9,7 @@ import pytest
 import torch
 from kernel_data import named
 
-from instrumented_backend.bench import kernel_module, stand_ins, timing
-from instrumented_backend.bench import triton_configs as triton_facts
+from instrumented_backend.bench import kernel_module, stand_ins, timing, triton_configs
 from instrumented_backend.bench.fresh_pages import MIN_BYTES, StoragesSeen, give_back
 from instrumented_backend.bench.walk import changed_inputs, reason, results
 from instrumented_backend.kernels.facts import Access, KernelFacts
@@ -168,9 +167,9 @@ class Autotuner:
 def test_each_configuration_and_the_chosen_one() -> None:
     kernel = Autotuner()
     record = BenchRecord(KernelRecord("k", "triton"))
-    configs = triton_facts.config_records(record, kernel, (1,), {"stream": 0}, "cpu", None, 0.01)
+    configs = triton_configs.config_records(record, kernel, (1,), {"stream": 0}, "cpu", None, 0.01)
     kernel.run(1, stream=0)
-    rows = triton_facts.describe_chosen(record, configs, kernel)
+    rows = triton_configs.describe_chosen(record, configs, kernel)
     assert [(row.config, row.chosen) for row in rows] == [
         ("XBLOCK: 1", False),
         ("XBLOCK: 2", True),
@@ -180,9 +179,9 @@ def test_each_configuration_and_the_chosen_one() -> None:
     assert rows[2].timing is None and rows[2].error == "out of resource: shared memory"
     # A configuration found on the way is not among them.
     kernel.launchers = [Launcher("XBLOCK: 4")]
-    rows = triton_facts.describe_chosen(record, configs, kernel)
+    rows = triton_configs.describe_chosen(record, configs, kernel)
     assert rows[0] is record and record.config == "XBLOCK: 4" and record.chosen
-    assert triton_facts.config_records(record, abs, (1,), {}, "cpu", None, 0.01) == []
+    assert triton_configs.config_records(record, abs, (1,), {}, "cpu", None, 0.01) == []
 
 
 @pytest.mark.parametrize("recorded", ["plain", "bk"])

@@ -273,5 +273,8 @@ def test_nothing_is_run(tmp_path: Path, form: str) -> None:
 
 
 def test_parsing_does_not_import_torch() -> None:
-    program = "import sys; import instrumented_backend.kernels.code_files;assert 'torch' not in sys.modules"
+    program = (
+        "import sys; import instrumented_backend.kernels.code_files;"
+        "assert 'torch' not in sys.modules"
+    )
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ})

@@ -43,6 +43,7 @@ def test_the_sections_of_the_contract() -> None:
         "counters",
         "compile",
         "notes",
+        "ledger",
         "note_codes",
     }
 

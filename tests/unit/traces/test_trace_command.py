@@ -15,7 +15,8 @@ from paths import DATA
 from traces import ALL_REDUCE, GEMM, annotation, copy, kernel, launch, op, write
 
 from instrumented_backend.profiling import read_trace, time_of
-from instrumented_backend.views.trace import render, to_csv, to_json
+from instrumented_backend.views.output import render_view
+from instrumented_backend.views.trace import TracesView
 
 
 def trace(*arguments: object) -> subprocess.CompletedProcess[str]:
@@ -124,24 +125,25 @@ def test_what_a_csv_lacks_is_the_same_for_gpus_and_none(tmp_path: Path) -> None:
         time_of(read_trace(write(tmp_path / "t.json", [event])))
         for event in (kernel(0, 1), op(0, 1))
     )
-    headers = [to_csv([time], "devices", 1).splitlines()[0] for time in (gpu, cpu)]
+    files = [render_view(TracesView([time], ("devices",), 1), "csv") for time in (gpu, cpu)]
+    headers = [file.splitlines()[0] for file in files]
     assert set(headers[0].split(",")) == set(headers[1].split(","))
 
 
 def test_same_gpu_index_under_two_pids(tmp_path: Path) -> None:
     events = [kernel(0, 10), {**kernel(0, 5), "pid": 9}]
     time = time_of(read_trace(write(tmp_path / "t.json", events)))
-    text = render([time], ("devices",), 0, 80)
+    text = TracesView([time], ("devices",), 0).text(80)
     assert "0 (pid 0)  100.0" in text and "0 (pid 9)   50.0" in text
-    assert len(json.loads(to_json([time], 0))["traces"][0]["devices"]) == 2
+    assert len(json.loads(TracesView([time], (), 0).json())["traces"][0]["devices"]) == 2
 
 
 def test_long_names_are_cut_in_text_only(tmp_path: Path) -> None:
     name = "void at::native::(anonymous namespace)::" + "x" * 200
     time = time_of(read_trace(write(tmp_path / "t.json", [kernel(0, 10, name)])))
-    text = render([time], ("kernels",), 1, 80)
+    text = TracesView([time], ("kernels",), 1).text(80)
     assert "at::native::xxx" in text and max(map(len, text.splitlines())) == 80
-    assert name in to_csv([time], "kernels", 1)
+    assert name in render_view(TracesView([time], ("kernels",), 1), "csv")
 
 
 def test_progress_on_long_reads(tmp_path: Path) -> None:
@@ -216,7 +218,7 @@ def test_bad_arguments_in_one_line(tmp_path: Path) -> None:
 
 def test_the_command_imports_no_torch(tmp_path: Path) -> None:
     program: Any = (
-        "import sys; from instrumented_backend.cli import cli;"
+        "import sys; from instrumented_backend.commands import cli;"
         f"cli.main(['trace', {str(rank(tmp_path, 0))!r}], standalone_mode=False);"
         "sys.exit('torch' in sys.modules)"
     )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from instrumented_backend.views.grid import Column, draw, shorten
+from instrumented_backend.views.grid import Column, cut, draw, shorten
 
 KERNEL = "triton_per_fused_native_layer_norm_view_5"
 
@@ -70,3 +70,18 @@ def test_sentences_wrap_at_their_spaces() -> None:
 )
 def test_shorten(text: str, width: int, short: str) -> None:
     assert shorten(text, width) == short
+
+
+def test_names_in_cpp_lose_their_end_and_are_never_wrapped() -> None:
+    name = "at::native::reduce<128, 4, at::native::func<float, float> >(float)"
+    table = [
+        Column("count", "total us", ["51"], True, is_one_line=True),
+        Column("kernel", "kernel", [name], False, is_one_line=True),
+    ]
+    # "total us" and the gap take 10 of 40.
+    assert draw(table, 40).splitlines() == [
+        "total us  kernel",
+        "--------  ------------------------------",
+        "      51  at::native::reduce<128, 4, ...",
+    ]
+    assert cut("abcdef", 6) == "abcdef" and cut("abcdefg", 6) == "abc..."

@@ -35,7 +35,7 @@ def test_the_summary_says_what_is_known_and_what_is_not() -> None:
     text = " ".join(text.split())
     # 9,000 of 10,000 us are 9 of 10 ms; the larger of the two spreads, 0.25 and 1.5 points.
     assert "captured 30/40 ops (75.0 %), 9/10 ms op time (90.0 %)" in text
-    assert "sampled, 17.0 % of the calls observed, ± 1.5 points" in text
+    assert "sampled, 17.0 % of the time observed, ± 1.5 points" in text
     assert "missed aten::add at .../me/model.py:16: 10.0 % of op time, 10 calls" in text
     assert "compiled in 0.75 s" in text
     assert "1 of 1 graph from the cache" in text

@@ -23,7 +23,7 @@ def bump(values: Counts, by: int) -> None:
 
 def test_nested_compilations_are_not_counted_twice(fake: Counts) -> None:
     ledger: CounterLedger[str] = CounterLedger()
-    ledger.start()
+    ledger.reset()
     outer: Counts = {}
     inner: Counts = {}
     bump(fake, 1)  # outside
@@ -45,14 +45,14 @@ def test_nested_compilations_are_not_counted_twice(fake: Counts) -> None:
 
 def test_what_was_there_before_is_nobodys(fake: Counts) -> None:
     ledger: CounterLedger[str] = CounterLedger()
-    ledger.start()
+    ledger.reset()
     ledger.settle()
     assert ledger.outside == {}
 
 
 def test_a_counter_that_the_program_resets(fake: Counts) -> None:
     ledger: CounterLedger[str] = CounterLedger()
-    ledger.start()
+    ledger.reset()
     counts: Counts = {}
     ledger.enter("graph", counts)
     fake["inductor", "a"] = 2  # 5 → reset → 2
@@ -62,7 +62,7 @@ def test_a_counter_that_the_program_resets(fake: Counts) -> None:
 
 def test_work_on_another_thread_goes_to_the_one_that_compiles(fake: Counts) -> None:
     ledger: CounterLedger[str] = CounterLedger()
-    ledger.start()
+    ledger.reset()
     counts: Counts = {}
     ledger.enter("graph", counts)
     bump(fake, 3)
@@ -75,7 +75,7 @@ def test_work_on_another_thread_goes_to_the_one_that_compiles(fake: Counts) -> N
 
 def test_trailing_work_is_credited(fake: Counts) -> None:
     ledger: CounterLedger[str] = CounterLedger()
-    ledger.start()
+    ledger.reset()
     counts: Counts = {}
     bump(fake, 4)
     ledger.credit(counts)

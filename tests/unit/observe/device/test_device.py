@@ -111,7 +111,7 @@ def test_windows_come_back(windows: Windows, monkeypatch: pytest.MonkeyPatch) ->
             due.append((self.interval, self.function))
 
     monkeypatch.setattr(threading, "Timer", Timer)
-    windows.meter._interval_s = 10.0
+    windows.meter._schedule.restart()
     windows.meter.want()
     for _ in range(12):
         windows.rounds(SETTLING_ROUNDS + 1 + ROUNDS)

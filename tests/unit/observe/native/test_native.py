@@ -69,8 +69,12 @@ class Wider(ctypes.Structure):
 @pytest.mark.parametrize(
     ("struct", "load"),
     [
-        ("Row", native.load),
-        ("Sums", native.load),
+        ("MarkRow", native.load),
+        ("KindRow", native.load),
+        ("CellRow", native.load),
+        ("SampleRow", native.load),
+        ("RegionRow", native.load),
+        ("TimeRow", native.load),
         ("Work", native.load),
         ("GateState", native.load_graph_call),
     ],
@@ -90,11 +94,10 @@ def test_a_struct_that_the_library_does_not_know(op_meter: Any) -> None:
     assert op_meter.op_meter_size(b"Thing") == 0
 
 
-def test_gaps_are_numbered_alike(op_meter: Any) -> None:
-    for key in (0, 1, 2, 7):
-        gaps = keys.early_gap(key), keys.late_gap(key)
-        assert gaps == tuple(op_meter.op_meter_gap(key, late) for late in (0, 1))
-        assert {keys.key_before(gap) for gap in gaps} == {key}
+def test_regions_are_numbered() -> None:
+    numbers = [keys.region_key(graph, backward) for graph in range(3) for backward in (0, 1)]
+    assert [keys.region_key(None, False), *numbers] == [0, 1, 2, 3, 4, 5, 6]
+    assert [keys.is_backward(key) for key in range(5)] == [False, False, True, False, True]
 
 
 def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,15 +134,16 @@ def test_a_compiler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     """Built elsewhere, for this process alone. A file in the way stops root, too."""
     (tmp_path / "file").write_text("")
-    assert native.load(tmp_path / "file" / "cache").op_meter_lost() == 0
+    assert native.load(tmp_path / "file" / "cache").op_meter_size(b"Thing") == 0
     assert (tmp_path / "file").read_text() == ""
 
 
 @pytest.mark.full
 def test_two_processes_at_once(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from instrumented_backend.observe import native;"
-        "print(native.load(Path(sys.argv[1])).op_meter_lost())"
+        "import sys; from pathlib import Path;"
+        "from instrumented_backend.observe.native import build as native;"
+        "print(native.load(Path(sys.argv[1])).op_meter_size(b'Thing'))"
     )
     running = [
         subprocess.Popen(

@@ -148,12 +148,11 @@ def test_a_profiler_that_runs(natively: bool) -> None:
 
 
 def test_the_op_meters_native_part_is_told_of_regions(op_meter: Any) -> None:
-    def regions() -> tuple[float, float]:
+    def regions() -> tuple[int, int]:
         """Calls that it saw, and those of them inside another."""
-        sums = (native.Sums * 20)()
-        op_meter.op_meter_gaps(sums, len(sums))
-        early = sums[2 * KEY]
-        return early.n, early.nested
+        rows = (native.RegionRow * 20)()
+        op_meter.op_meter_regions(rows, len(rows))
+        return rows[KEY].calls, rows[KEY].nested
 
     made = Call(True, int)
     made.gate.regions(op_meter.op_meter_enter, op_meter.op_meter_leave)

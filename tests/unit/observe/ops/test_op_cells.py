@@ -1,72 +1,235 @@
-"""How the op meter's native part tells ops apart: by gap, by name, and by their turn in the gap."""
+"""How the op meter's native part tells ops apart: by name, mark, turn in the gap and windows."""
 
 import random
+import signal
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
+from metering import CERTAIN, RANDOM, call, on_thread, seen, whole_after
 
 from instrumented_backend.observe.native import build as native
 
-MAX_CELLS, MAX_ORDINALS, EARLY_CALLS = 32768, 64, 3
+MAX_CELLS, MAX_ORDINALS = 65536, 512
+MAX_TURNS = MAX_CELLS // 4 * 3
 X = torch.ones(2)
 OPS = {"aten::sin": torch.sin, "aten::cos": torch.cos, "aten::tanh": torch.tanh}
 
 
 def rows(op_meter: Any) -> Counter[tuple[str, int, int]]:
-    array = (native.Row * op_meter.op_meter_rows(None, 0))()
-    assert op_meter.op_meter_rows(array, len(array)) == len(array)
+    """By name, the region before, and turn. Gaps that are under way end."""
+    op_meter.op_meter_settle()
+    marks = (native.MarkRow * op_meter.op_meter_marks(None, 0))()
+    op_meter.op_meter_marks(marks, len(marks))
+    array = (native.CellRow * op_meter.op_meter_cells(None, 0))()
+    assert op_meter.op_meter_cells(array, len(array)) == len(array)
     assert all(row.ns >= 0 for row in array)
-    counts = Counter({(row.name.decode(), row.gap, row.ordinal): row.count for row in array})
-    assert len(counts) == len(array)  # none is there twice
+    assert len({(row.kind, row.part, row.slot) for row in array}) == len(array)
+    counts: Counter[tuple[str, int, int]] = Counter()
+    for row in array:
+        counts[row.name.decode(), marks[row.mark].graph, row.ordinal] += row.count
     return counts
+
+
+def sample(op_meter: Any, line: Callable[[bytes], int], each: bool) -> Any:
+    sampler = native.Sampler(line)
+    op_meter.op_meter_sample(sampler, each)
+    return sampler  # to be held
 
 
 def test_passes_that_repeat_and_passes_that_differ(op_meter: Any) -> None:
     """A loop's next op is mostly the one that came next last time, and here often another."""
     draw = random.Random(0)
     passes = [draw.choices(list(OPS), k=length) for length in (1, 4, 9, 9, 250)]
-    calls: Counter[int] = Counter()
     expected: Counter[tuple[str, int, int]] = Counter()
+    op_meter.op_meter_open(False)
     for _ in range(200):
         key = draw.choice((3, 4))
-        op_meter.op_meter_enter()
-        op_meter.op_meter_leave(key)
-        gap = 2 * key + (calls[key] >= EARLY_CALLS)
-        calls[key] += 1
+        call(op_meter, key)
         turns: Counter[str] = Counter()
         for name in draw.choice(passes):
             OPS[name](X)
-            expected[name, gap, min(turns[name], MAX_ORDINALS)] += 1
+            expected[name, key, turns[name]] += 1
             turns[name] += 1
     assert rows(op_meter) == expected
-    assert op_meter.op_meter_lost() == 0
+    assert seen(op_meter).lost == 0
+
+
+def test_many_turns_are_one_from_some_number_on(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    for _ in range(MAX_ORDINALS + 100):
+        torch.sin(X)
+    booked = rows(op_meter)
+    assert booked.pop(("aten::sin", 1, MAX_ORDINALS)) == 100
+    assert set(booked.values()) == {1} and len(booked) == MAX_ORDINALS
 
 
 def test_more_than_are_kept(op_meter: Any) -> None:
-    """They are booked as the first of their name, or counted as lost."""
-    keys, turns = MAX_CELLS // MAX_ORDINALS + 8, MAX_ORDINALS + 1
-    for _ in range(2):
-        for key in range(1, keys + 1):
-            op_meter.op_meter_enter()
-            op_meter.op_meter_leave(key)
-            for _ in range(turns):
-                torch.sin(X)
+    """A name's later turns are booked as its first; names for which there is no place are lost."""
+    op_meter.op_meter_open(False)
+    keys, turns = MAX_TURNS // MAX_ORDINALS + 8, MAX_ORDINALS + 1
+    for key in range(1, keys + 1):
+        call(op_meter, key)
+        for _ in range(turns):
+            torch.sin(X)
     booked = rows(op_meter)
-    assert len(booked) == MAX_CELLS
-    lost = op_meter.op_meter_lost()
-    assert 0 < lost == 2 * keys * turns - booked.total()
-    last = max(gap for _, gap, _ in booked)
-    kept = max(ordinal for _, gap, ordinal in booked if gap == last)
-    assert booked["aten::sin", last, 0] == 2 * (turns - kept)
+    assert booked.total() == keys * turns and seen(op_meter).lost == 0
+    assert booked["aten::sin", keys, 0] == turns
+    left = MAX_CELLS - len(booked)
+    for key in range(keys + 1, keys + left + 11):
+        call(op_meter, key)
+        torch.sin(X)
+    assert len(rows(op_meter)) == MAX_CELLS
+    assert seen(op_meter).lost == 10
 
 
 def test_after_clearing(op_meter: Any) -> None:
     """What this thread and others remember of the cells before is of no use, nor of harm."""
+    op_meter.op_meter_open(False)
     for ops in ([torch.sin, torch.cos, torch.sin], [torch.cos, torch.cos]):
         op_meter.op_meter_clear()
-        op_meter.op_meter_enter()
-        op_meter.op_meter_leave(1)
+        call(op_meter, 1)
         for op in ops:
             op(X)
-    assert rows(op_meter) == {("aten::cos", 2, 0): 1, ("aten::cos", 2, 1): 1}
+    assert rows(op_meter) == {("aten::cos", 1, 0): 1, ("aten::cos", 1, 1): 1}
+
+
+def test_ops_are_booked_by_windows(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.sin(X)
+    call(op_meter, 2)
+    op_meter.op_meter_close()
+    found = seen(op_meter)
+    assert whole_after(found, 1, CERTAIN) == (1, 1) and whole_after(found, 1, RANDOM) == (0, 0)
+    array = (native.CellRow * 9)()
+    assert op_meter.op_meter_cells(array, len(array)) == 1
+    assert array[0].part == CERTAIN
+
+
+def test_what_is_inside_an_op_or_a_region_is_none(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, 1, lambda: [torch.sin(X) for _ in range(5)])
+    torch.nn.functional.linear(X, torch.ones(2, 2))
+    names = Counter(name for name, _, _ in rows(op_meter))
+    assert names["aten::linear"] == 1 and "aten::sin" not in names
+    assert not {"aten::mm", "aten::addmm", "aten::matmul"} & set(names)
+
+
+# --- Samples of lines ---------------------------------------------------------------------------
+
+
+def test_a_sampler_that_is_asked_for_each_op(op_meter: Any) -> None:
+    asked: list[bytes] = []
+
+    def line(name: bytes) -> int:
+        asked.append(name)
+        return 7 if name == b"aten::sin" else 8
+
+    held = sample(op_meter, line, True)
+    op_meter.op_meter_open(False)
+    for _ in range(3):
+        call(op_meter, 1)
+        torch.sin(X)
+        torch.cos(X)
+    found = seen(op_meter)
+    assert held and asked == 3 * [b"aten::sin", b"aten::cos"]
+    lines: Counter[tuple[str, int]] = Counter()
+    for kind in found.kinds:
+        for cell in kind.whole[CERTAIN].cells:
+            ((number, (weight, ns)),) = cell.lines.items()
+            lines[cell.name, number] += round(weight)
+            assert weight == cell.count and ns == cell.time_ns
+    assert lines == {("aten::sin", 7): 3, ("aten::cos", 8): 3}
+
+
+def test_samples_become_fewer(op_meter: Any) -> None:
+    asked: list[bytes] = []
+
+    def line(name: bytes) -> int:
+        asked.append(name)
+        return 1
+
+    held = sample(op_meter, line, False)
+    op_meter.op_meter_open(False)
+    for _ in range(500):
+        call(op_meter, 1)
+        torch.sin(X)
+    assert held and 1 <= len(asked) < 250
+    work = native.Work()
+    op_meter.op_meter_work(work)
+    assert work.samples >= len(asked)
+
+
+def test_ops_of_a_sampler_are_none(op_meter: Any) -> None:
+    def line(_: bytes) -> int:
+        torch.cos(X)
+        return 1
+
+    held = sample(op_meter, line, True)
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.sin(X)
+    assert held and set(rows(op_meter)) == {("aten::sin", 1, 0)}
+
+
+@pytest.mark.parametrize("change", ["clear", "settle", "call"])
+def test_the_gap_ends_while_a_line_is_sampled(op_meter: Any, change: str) -> None:
+    """The sample is of what was: it is not kept with what is there instead."""
+
+    def line(name: bytes) -> int:
+        if name == b"aten::cos":
+            if change == "call":
+                on_thread(lambda: call(op_meter, 2), b"pt_autograd_0")
+            else:
+                getattr(op_meter, f"op_meter_{change}")()
+        return 3
+
+    held = sample(op_meter, line, True)
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    for _ in range(300):
+        torch.sin(X)
+    torch.cos(X)
+    torch.tanh(X)
+    op_meter.op_meter_sample(native.Sampler(), False)
+    found = seen(op_meter)
+    cells = [cell for kind in found.kinds for part in kind.whole for cell in part.cells]
+    assert held and {cell.name: cell.lines.keys() for cell in cells}["aten::tanh"] == {3}
+    assert all(not cell.lines for cell in cells if cell.name == "aten::cos")
+
+
+def test_ctrl_c_while_a_line_is_sampled(op_meter: Any) -> None:
+    """Python would lose it; the native part passes it on to the program."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        held = sample(op_meter, lambda _: -1, True)
+        op_meter.op_meter_open(False)
+        call(op_meter, 1)
+        torch.sin(X)
+        while not came:
+            pass
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert held and came == [signal.SIGINT]
+    (cell,) = [cell for kind in seen(op_meter).kinds for part in kind.whole for cell in part.cells]
+    assert (cell.name, cell.count, cell.lines) == ("aten::sin", 1, {})
+
+
+def test_a_sampler_that_has_gone(op_meter: Any) -> None:
+    """Another thread may take it away between the op and its sample."""
+    held = sample(op_meter, lambda _: op_meter.op_meter_sample(native.Sampler(), False) or 4, True)
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.sin(X)
+    torch.cos(X)
+    found = seen(op_meter)
+    cells = [cell for kind in found.kinds for part in kind.whole for cell in part.cells]
+    assert held and {cell.name: set(cell.lines) for cell in cells} == {
+        "aten::sin": {4},
+        "aten::cos": set(),
+    }

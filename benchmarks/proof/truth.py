@@ -1,0 +1,359 @@
+"""What reports say of programs whose truth is known (`truth_programs`), run after run."""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from proof.figures import Figure, nearest
+
+POINTS = 2.0  # of shares
+OPS_PCT, COUNT_PCT = 1.0, 2.0
+LISTED_PCT = 1.0  # an op's share of op time from which on its own figures count
+EXPLAINED_PCT, INSIDE_PCT = 98.0, 95.0
+LEDGER_ROWS = ("startup", "compile", "captured", "eager_ops", "data", "python")
+ROUNDING = 0.05  # of shares, in points
+ALL = "all programs"
+
+Pair = tuple[float | None, float]  # ours and the truth
+TRUTH_HEADERS = ("program", "figure", "mode", "ours", "truth", "off by", "worst", "limit", "")
+
+
+@dataclass
+class Row(Figure):
+    """The median run, by how far ours is from the truth, and how far the worst run's is."""
+
+    worst: float | None = None
+
+    @property
+    def cells(self) -> list[str]:
+        cells = super().cells
+        return [*cells[:6], "-" if self.worst is None else f"{self.worst:.2f}", *cells[6:]]
+
+
+@dataclass
+class Run:
+    """One run's report, and what the program and the oracle know of it."""
+
+    report: dict[str, Any]
+    truth: dict[str, Any]
+    eager: Counter[str]  # by the oracle
+    captured_ops: int
+    graph_s: float | None = None  # by the oracle's clock, of the main thread
+
+    @property
+    def pct_time(self) -> float | None:
+        pct: float | None = self.report["summary"]["pct_time"]
+        return pct
+
+    def ops_pair(self, what: str) -> Pair:
+        summary = self.report["summary"]
+        captured, total = summary["captured_ops"], summary["total_ops"]
+        if what == "captured ops":
+            return captured, self.captured_ops
+        known = captured is not None and total is not None
+        return (total - captured if known else None), self.eager.total()
+
+    def op_shares(self) -> dict[str, float]:
+        """Of all op time, in percent, by the op's name."""
+        return {record["op"]: self._share(record) for record in self.report["ops"]["eager"]}
+
+    def line_shares(self) -> dict[str, float]:
+        return {_place(record): self._share(record) for record in self.report["ops"]["missing"]}
+
+    def line_counts(self) -> dict[str, float]:
+        """In percent of all calls of the op."""
+        return {
+            _place(record): 100 * record["count"] / self.eager[record["op"]]
+            for record in self.report["ops"]["missing"]
+            if self.eager[record["op"]]
+        }
+
+    def _share(self, record: dict[str, Any]) -> float:
+        share: float | None = record.get("op_time_pct")
+        if share is not None:
+            return share
+        return float(record["share_pct"] * (100 - (self.pct_time or 0)) / 100)
+
+    def op_counts(self) -> dict[str, Pair]:
+        counts = {record["op"]: record["count"] for record in self.report["ops"]["eager"]}
+        return {op: (counts.get(op, 0), self.eager[op]) for op in {**counts, **self.eager}}
+
+    # --- The ledger -----------------------------------------------------------------------------
+
+    @property
+    def wall_s(self) -> float | None:
+        wall_s: float | None = self.report.get("ledger", {}).get("wall_s")
+        return wall_s
+
+    def ledger(self) -> dict[str, dict[str, Any]]:
+        rows = self.report.get("ledger", {}).get("rows", [])
+        return {row["row"]: row for row in rows if row["threads"] == "main"}
+
+    def ledger_pct(self, row: str) -> float | None:
+        seconds = self.ledger().get(row, {}).get("seconds")
+        return self._pct(seconds)
+
+    def spread_pct(self, row: str) -> float | None:
+        return self._pct(self.ledger().get(row, {}).get("spread_s"))
+
+    def true_pct(self, row: str) -> float | None:
+        """By the program's own clock; None where it cannot tell."""
+        truth = self.truth
+        others = [row for row in self.report["ledger"]["rows"] if row["threads"] == "other"]
+        if row == "compile" and any(other["row"] == row for other in others):
+            return None  # torch's clock has that of all threads
+        seconds = {
+            "startup": truth["startup_s"],
+            "compile": truth["compile_s"],
+            "data": truth["spent_s"].get("data", 0.0),
+            "captured": self.graph_s,
+        }.get(row)
+        return None if seconds is None else 100 * seconds / (self.wall_s or truth["wall_s"])
+
+    def explained_pct(self) -> float | None:
+        seconds = [row["seconds"] for row in self.ledger().values()]
+        return self._pct(sum(filter(None, seconds))) if seconds else None
+
+    def least_pct(self) -> float | None:
+        known = [row["seconds"] for row in self.ledger().values() if row["seconds"] is not None]
+        return self._pct(min(known)) if known else None
+
+    def sleep_pct(self) -> float:
+        sleep_s: float = self.truth["spent_s"].get("sleep", 0.0)
+        return 100 * sleep_s / (self.wall_s or self.truth["wall_s"])
+
+    def _pct(self, seconds: float | None) -> float | None:
+        return None if seconds is None or not self.wall_s else 100 * seconds / self.wall_s
+
+
+def _place(record: dict[str, Any]) -> str:
+    return f"{record['op']} at {Path(record['file'] or '?').name}:{record['line']}"
+
+
+def run_of(folder: Path, oracle: dict[str, Any]) -> Run:
+    """Of the files that a measured process left."""
+    from truth_programs.measured import TRUTH
+    from truth_programs.oracle import captured_of, eager_of
+
+    truth = json.loads((folder / TRUTH).read_text())
+    (report,) = folder.glob("report.*.json")
+    parts = truth["parts"]
+    graph_s = None
+    if "graph_shares" in oracle:
+        graph_s = oracle["graph_first_s"] + truth["spent_s"].get("graph", 0.0)
+        for part, seconds in truth["part_s"].items():
+            graph_s += seconds * oracle["graph_shares"].get(part, 0.0)
+    return Run(
+        json.loads(report.read_text()),
+        truth,
+        eager_of(oracle, parts),
+        captured_of(oracle, parts),
+        graph_s,
+    )
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+def rows_of(program: str, runs: dict[str, list[Run]]) -> Iterator[Row]:
+    """Of one program; ``runs`` by mode. What only `always` can tell is compared with its median."""
+    always = runs["always"]
+    listed = sorted(
+        op
+        for op, share in _medians([run.op_shares() for run in always]).items()
+        if share >= LISTED_PCT
+    )
+    for mode, its_runs in runs.items():
+
+        def row(
+            figure: str,
+            pair_of: Callable[[Run], Pair],
+            limit: float,
+            in_points: bool = False,
+            mode: str = mode,
+            its_runs: list[Run] = its_runs,
+        ) -> Row:
+            pairs = [pair_of(run) for run in its_runs]
+            return row_of(program, figure, mode, pairs, limit, in_points)
+
+        for what in ("captured ops", "eager ops"):
+            yield row(what, lambda run, what=what: run.ops_pair(what), OPS_PCT)
+        yield from _worst(
+            row(f"count of {op}", lambda run, op=op: run.op_counts().get(op, (0, 0)), COUNT_PCT)
+            for op in listed
+        )
+        if mode != "always":
+            yield from _against_always(row, always, listed)
+        yield from _of_ledger(row, mode, always)
+
+
+MakeRow = Callable[..., Row]
+
+
+def _against_always(row: MakeRow, always: list[Run], listed: list[str]) -> Iterator[Row]:
+    """Shares of op time, which need a clock round each op."""
+    true_pct = _median([run.pct_time for run in always])
+    yield row("op time, %", lambda run: (run.pct_time, true_pct), POINTS, True)
+    shares = _medians([run.op_shares() for run in always])
+    yield from _worst(
+        row(f"{op}, %", lambda run, op=op: (run.op_shares().get(op, 0.0), shares[op]), POINTS, True)
+        for op in listed
+    )
+    lines = _medians([run.line_shares() for run in always])
+    counts = _medians([run.line_counts() for run in always])
+    places = [place for place, share in lines.items() if share >= LISTED_PCT]
+    yield from _worst(
+        row(
+            f"{place}, %",
+            lambda run, place=place: (run.line_shares().get(place, 0.0), lines[place]),
+            POINTS,
+            True,
+        )
+        for place in places
+    )
+    yield from _worst(
+        row(
+            f"calls of {place}, %",
+            lambda run, place=place: (run.line_counts().get(place, 0.0), counts[place]),
+            COUNT_PCT,
+        )
+        for place in places
+        if place in counts
+    )
+
+
+def _of_ledger(row: MakeRow, mode: str, always: list[Run]) -> Iterator[Row]:
+    """The main thread's rows, as shares of the wall time."""
+    for name in LEDGER_ROWS:
+        if always[0].true_pct(name) is not None:
+            yield row(
+                f"ledger: {name}, %",
+                lambda run, name=name: (run.ledger_pct(name), run.true_pct(name)),
+                POINTS,
+                True,
+            )
+        elif mode != "always":
+            true_pct = _median([run.ledger_pct(name) for run in always])
+            yield row(
+                f"ledger: {name}, %",
+                lambda run, name=name, true_pct=true_pct: (run.ledger_pct(name), true_pct),
+                POINTS,
+                True,
+            )
+    # A sleep is Python's time.
+    yield row(
+        "ledger: python, and what slept, %",
+        lambda run: _nearest(run.ledger_pct("python"), run.sleep_pct()),
+        POINTS,
+        True,
+    )
+    yield row(
+        "ledger: explained, %",
+        lambda run: _nearest(run.explained_pct(), EXPLAINED_PCT, 100.5),
+        0,
+        True,
+    )
+    yield row("ledger: least row, %", lambda run: _nearest(run.least_pct(), 0.0), 0, True)
+    yield row(
+        "ledger: wall, s",
+        lambda run: _nearest(run.wall_s, run.truth["wall_s"], run.truth["exit_s"]),
+        OPS_PCT,
+    )
+
+
+def row_of(
+    program: str,
+    figure: str,
+    mode: str,
+    pairs: Sequence[Pair],
+    limit: float,
+    in_points: bool = False,
+) -> Row:
+    """The median of the runs, by the sign of the error too; unknown in one run is unknown."""
+    figures = [Row(program, figure, mode, *pair, limit, in_points) for pair in pairs]
+    errors = [one.error for one in figures]
+    unknown = next((one for one in figures if one.error is None), None)
+    if unknown is not None:
+        return unknown
+    figures.sort(key=_signed_error)
+    median = figures[(len(figures) - 1) // 2]
+    median.worst = max(error for error in errors if error is not None)
+    return median
+
+
+def _signed_error(row: Row) -> float:
+    assert row.ours is not None and row.error is not None
+    return row.error if row.ours > row.oracle else -row.error
+
+
+def _worst(rows: Iterator[Row]) -> Iterator[Row]:
+    """The one that is farthest from its truth, if there is one."""
+    found = list(rows)
+    if found:
+        yield max(found, key=lambda row: float("inf") if row.error is None else row.error)
+
+
+def _nearest(value: float | None, low: float, high: float = float("inf")) -> Pair:
+    return value, low if value is None else nearest(value, low, high)
+
+
+def _median(values: list[float | None]) -> float:
+    """Of what is known; NaN, which nothing is equal to, where nothing is."""
+    known = [value for value in values if value is not None]
+    return statistics.median(known) if known else float("nan")
+
+
+def _medians(runs: list[dict[str, float]]) -> dict[str, float]:
+    """By name; what a run has not is 0 there."""
+    names = {name: None for run in runs for name in run}
+    return {name: statistics.median([run.get(name, 0.0) for run in runs]) for name in names}
+
+
+# --- Spreads ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Spreads:
+    """How often the truth lay inside the spread that was printed, in `auto`, over all programs.
+
+    The truth of a time is what the runs in `always` gave, from the least to the most.
+    """
+
+    inside: dict[str, list[bool]] = field(default_factory=dict)
+
+    def add(self, runs: list[Run], always: list[Run]) -> None:
+        for run in runs:
+            ops = run.report["ops"]
+            total = run.captured_ops + run.eager.total()
+            ops_pct = run.report["summary"]["pct_ops"]
+            self._add("ops, %", ops_pct, [100 * run.captured_ops / total], ops["pct_ops_spread"])
+            times = [other.pct_time for other in always]
+            self._add("op time, %", run.pct_time, times, ops["pct_time_spread"])
+            for record in ops["eager"]:
+                if run.op_shares()[record["op"]] >= LISTED_PCT:
+                    true = [float(run.eager[record["op"]])]
+                    self._add("count of an op", record["count"], true, record.get("count_spread"))
+            for row in LEDGER_ROWS:
+                known = [other.ledger_pct(row) for other in always]
+                self._add("ledger row, %", run.ledger_pct(row), known, run.spread_pct(row))
+
+    def _add(
+        self, what: str, ours: float | None, true: list[float | None] | list[float], spread: Any
+    ) -> None:
+        known = [value for value in true if value is not None]
+        if ours is None or not known:
+            inside = False
+        else:
+            off = abs(ours - nearest(ours, min(known), max(known)))
+            inside = off <= (spread or 0.0) + ROUNDING
+        self.inside.setdefault(what, []).append(inside)
+
+    def rows(self) -> Iterator[Row]:
+        for what, inside in self.inside.items():
+            pct = 100 * sum(inside) / len(inside)
+            oracle = nearest(pct, INSIDE_PCT, 100)
+            yield Row(ALL, f"{what}: truth in spread, % of {len(inside)}", "auto", pct, oracle, 0)

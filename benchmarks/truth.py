@@ -1,0 +1,119 @@
+"""What the report says of programs of all shapes, run after run, against what is known of them.
+
+    python benchmarks/truth.py                                # hours: 21 programs, 10 runs each
+    python benchmarks/truth.py --only six-calls --runs 1      # a minute
+    python benchmarks/truth.py --json rows.json --keep reports
+
+Each program runs in the default and with `INSTRUMENTED_OPS=always`, in processes of their own. Its
+truth comes from elsewhere:
+
+- counts of ops: how often each part of the program ran, which the program counts, times what
+  torch.profiler sees in that part, in another process (`truth_programs/oracle.py`);
+- the ledger: the program's own clocks round what it does, torch's own figure for compile time, and
+  a clock round each graph under plain Inductor; what these cannot tell, by `always`;
+- shares of op time: `always`, which sees each op.
+
+A row is the median run, with the worst run's error. Exit code 1 if a row is off by more than its
+limit. Ctrl-C prints what was measured until then.
+"""
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from proof import child
+from proof.figures import exit_code, measured, table, write_json
+from proof.truth import TRUTH_HEADERS, Row, Run, Spreads, rows_of, run_of
+from truth_programs import measured as program
+from truth_programs import oracle
+from truth_programs.catalogue import ALL, ON_CUDA, PROGRAMS
+
+MODES = ("auto", "always")  # the first is what a program gets that sets nothing
+WARM = 12  # turns of each loop in the run that fills the caches
+
+
+@click.command(epilog=f"Programs: {', '.join(PROGRAMS)}; on CUDA also {', '.join(ON_CUDA)}.")
+@click.option("--only", type=click.Choice(list(ALL)), multiple=True, metavar="PROGRAM")
+@click.option("--runs", default=5, show_default=True, type=click.IntRange(1), help="Of each mode.")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
+@click.option("--long", is_flag=True, help="The long call takes 30 s, and not 5.")
+@click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
+@click.option("--keep", type=Path, help="Keep the reports there, and what is known beside them.")
+def main(
+    only: tuple[str, ...],
+    runs: int,
+    device: str,
+    long: bool,
+    json_path: Path | None,
+    keep: Path | None,
+) -> None:
+    """Compare reports with what is known of the programs; exit code 1 if one is off."""
+    import torch
+
+    if device == "cpu" and set(only) & set(ON_CUDA):
+        raise click.BadParameter("that is a program for cuda", param_hint="--only")
+    names = only or tuple(ALL if device == "cuda" else PROGRAMS)
+    os.environ.pop("INSTRUMENTED_OPS", None)
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/cache")
+        base = Path(folder) if keep is None else keep.absolute()
+        rows, interrupted = measured(_rows(names, runs, device, long, base))
+    if interrupted:
+        click.echo("interrupted: what was measured until then", err=True)
+    click.echo(table(rows, TRUTH_HEADERS))
+    inside = sum(row.ok for row in rows)
+    click.echo(f"{inside} of {len(rows)} rows inside their limits")
+    click.echo(f"torch {torch.__version__}, {device}, {runs} runs in each mode")
+    if json_path is not None:
+        write_json(json_path, rows)
+    sys.exit(exit_code(rows, interrupted))
+
+
+def _rows(names: tuple[str, ...], runs: int, device: str, long: bool, base: Path) -> Iterator[Row]:
+    spreads = Spreads()
+    for name in names:
+        try:
+            found = _runs(name, runs, device, long, base / name)
+        except click.ClickException as error:
+            error.show()
+            yield Row(name, "it and its oracle ran", "-", None, 1, 0)
+            continue
+        spreads.add(found["auto"], found["always"])
+        yield from rows_of(name, found)
+    yield from spreads.rows()
+
+
+def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str, list[Run]]:
+    """By mode, taking turns."""
+    found: dict[str, list[Run]] = {mode: [] for mode in MODES}
+    tasks = ["oracle", "warm", *(mode for _ in range(runs) for mode in MODES)]
+    known: dict[str, Any] = {}
+    with click.progressbar(tasks, label=f"{name:17}", file=sys.stderr) as bar:
+        for task in bar:
+            if task == "oracle":
+                known = child.call_quietly(oracle.profiled, name, device)
+                base.mkdir(parents=True, exist_ok=True)
+                (base / "oracle.json").write_text(json.dumps(known))
+                continue
+            number = len(found.get(task, ()))
+            folder = base / f"{task}{number}"
+            folder.mkdir(parents=True, exist_ok=True)
+            for old in folder.iterdir():
+                old.unlink()
+            variables = {"INSTRUMENTED_DIR": str(folder)}
+            if task != "auto":
+                variables["INSTRUMENTED_OPS"] = "always"
+            few = WARM if task == "warm" else None
+            child.call_quietly(program.measured, name, device, long, few, **variables)
+            if task in found:
+                found[task].append(run_of(folder, known))
+    return found
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The programs by name."""
+
+from collections.abc import Callable
+from functools import partial
+
+from truth_programs import serving, training
+from truth_programs.run import Run
+
+PROGRAMS: dict[str, Callable[[Run], None]] = {
+    "six-calls": training.six_calls,
+    "blocks": training.blocks,
+    "dear-first-step": training.dear_first_step,
+    "accumulation": training.accumulation,
+    "evaluation": partial(training.evaluation, eager=False),
+    "eager-evaluation": partial(training.evaluation, eager=True),
+    "plain-loop": training.plain_loop,
+    "sleep": training.sleep,
+    "generation": serving.generation,
+    "lengths": training.lengths,
+    "steps-60": partial(training.one_graph, steps=60),
+    "steps-600": partial(training.one_graph, steps=600),
+    "steps-6000": partial(training.one_graph, steps=6000),
+    "inference": serving.inference,
+    "long-call": serving.long_call,
+    "eager-before": training.eager_before,
+    "eager-between": training.eager_between,
+    "threads": serving.threads,
+    "server": serving.server,
+    "gan": training.gan,
+    "loader": training.loader,
+}
+ON_CUDA: dict[str, Callable[[Run], None]] = {
+    "gpu-bound": training.gpu_bound,
+    "autocast": training.autocast,
+    "reduce-overhead": training.reduce_overhead,
+}
+ALL = {**PROGRAMS, **ON_CUDA}

@@ -1,0 +1,43 @@
+"""A program's run with our backend, in a process of its own, whose clock starts before torch's."""
+
+import atexit
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+_truth: dict[str, Any] = {}
+TRUTH = "truth.json"
+
+
+def _write() -> None:
+    """Registered before all others, and so the last: with the time that the report took."""
+    from truth_programs.run import age_s
+
+    if _truth:
+        _truth["exit_s"] = age_s()
+        Path(os.environ["INSTRUMENTED_DIR"], TRUTH).write_text(json.dumps(_truth, indent=1))
+
+
+def measured(name: str, device: str, long: bool, few: int | None = None) -> None:
+    atexit.register(_write)
+    import torch
+    from torch._dynamo.utils import calculate_time_spent
+
+    from truth_programs.catalogue import ALL
+    from truth_programs.run import Run, age_s
+
+    torch.set_num_threads(1)
+    run = Run(device, long=long, few=few)
+    ALL[name](run)
+    if device == "cuda":
+        torch.cuda.synchronize()
+    _truth.update(
+        program=name,
+        parts=run.parts,
+        part_s=run.part_s,
+        spent_s=run.spent_s,
+        startup_s=run.startup_s,
+        compile_s=calculate_time_spent().get("total_wall_time", 0.0),
+        wall_s=age_s(),
+    )

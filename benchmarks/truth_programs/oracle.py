@@ -1,0 +1,214 @@
+"""A program's truth by torch.profiler: what its parts dispatch, and where their time goes.
+
+Three runs in one process, none with our package: Inductor, each graph in a region, which gives
+the eager ops; Dynamo's graphs op by op, which gives the captured ones; and Inductor with a clock
+round each graph, which gives their share of each part's time.
+"""
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Lock, current_thread, main_thread
+from typing import Any
+
+from oracles.oracle import NODE, USER_SCOPE, WRAPPERS, run_in_region
+from proof.naive import record_function
+
+from truth_programs.run import FIRST, Run
+
+FEW = 12  # turns of each loop in a run of these
+EVERY = 7  # of the times that a part runs after its first, each so many-th is counted, up to
+MOST = 9
+TIMED = 100  # turns of each loop in the run with a clock
+GRAPH = "TORCHDYNAMO"
+REGIONS = (GRAPH, "## Call CompiledFxGraph")
+IN_GRAPHS = "ops in graphs"
+COMPILATIONS = ("dynamo", "entire_backward_compile")
+
+Counts = dict[str, int]
+
+
+class Unsteady(Exception):
+    """A part that is not the same each time has no oracle."""
+
+
+class PartCounts:
+    """Profiles some of the times that each part runs, one part at a time."""
+
+    def __init__(self, count: Callable[[list[Any]], Counter[str]]) -> None:
+        self._count = count
+        self._one_at_a_time = Lock()
+        self.counted: dict[str, list[tuple[int, Counter[str]]]] = defaultdict(list)
+
+    @contextmanager
+    def watch(self, name: str, number: int) -> Iterator[None]:
+        import torch
+
+        found = self.counted[name]
+        with self._one_at_a_time:
+            if number >= FIRST and (number % EVERY or len(found) >= MOST):
+                yield
+                return
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as p:
+                yield
+            found.append((number, self._count(p.profiler.kineto_results.events())))
+
+    def of_parts(self) -> dict[str, list[Counts]]:
+        """Of each part its first times, and last what each later one does."""
+        answer: dict[str, list[Counts]] = {}
+        for name, counted in self.counted.items():
+            counts = [dict(counter) for _, counter in counted]
+            steady = counts[FIRST - 1 :]
+            if any(count != steady[0] for count in steady):
+                raise Unsteady(f"{name}: {[(n, dict(c)) for n, c in counted[FIRST - 1 :]]}")
+            answer[name] = counts[:FIRST]
+        return answer
+
+
+def eager_ops(events: list[Any]) -> Counter[str]:
+    """By name, nodes with autograd's prefix: outside the regions and outside compilations."""
+    return _outermost(events, REGIONS)[0]
+
+
+def graph_ops(events: list[Any]) -> Counter[str]:
+    """Where graphs run op by op: the ops in them, all under one name, and all nodes."""
+    outside, inside = _outermost(events, ())
+    nodes = {name: count for name, count in outside.items() if name.startswith(NODE)}
+    return Counter({IN_GRAPHS: inside, **nodes})
+
+
+def _outermost(events: list[Any], regions: tuple[str, ...]) -> tuple[Counter[str], int]:
+    """Ops that are in none of the ``regions``; how many of them are in a graph nevertheless."""
+    events = sorted(events, key=lambda e: (e.start_thread_id(), e.start_ns(), -e.duration_ns()))
+    found: Counter[str] = Counter()
+    in_graphs = 0
+    until: dict[int, int] = {}  # by thread, of the op, region or compilation under way
+    graph_until: dict[int, int] = {}
+    for event in events:
+        thread, start, name = event.start_thread_id(), event.start_ns(), event.name()
+        if name == GRAPH:
+            graph_until[thread] = start + event.duration_ns()
+        if start < until.get(thread, 0):
+            continue
+        is_compilation = name.endswith("(dynamo_timed)") or name.startswith(COMPILATIONS)
+        if not is_compilation and not name.startswith(regions):
+            op = name.removeprefix(NODE)
+            if op.startswith(WRAPPERS) or event.scope() == USER_SCOPE or name.startswith("cu"):
+                continue
+            found[name] += 1
+            in_graphs += start < graph_until.get(thread, 0)
+        until[thread] = start + event.duration_ns()
+    return found, in_graphs
+
+
+class GraphClock:
+    """Inductor, with a clock round each graph, forward and backward."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self.first_s = 0.0  # in the first times of all parts
+        self.graph_s: dict[str, float] = defaultdict(float)  # by part, in all later times
+        self.part_s: dict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def watch(self, name: str, number: int) -> Iterator[None]:
+        """Of the main thread; graphs that others call are not on the clock."""
+        before_s, start = self.total_s, time.perf_counter()
+        yield
+        if number < FIRST:
+            self.first_s += self.total_s - before_s
+        elif current_thread() is main_thread():
+            self.graph_s[name] += self.total_s - before_s
+            self.part_s[name] += time.perf_counter() - start
+
+    def shares(self) -> dict[str, float]:
+        return {name: self.graph_s[name] / seconds for name, seconds in self.part_s.items()}
+
+    def backend(self, gm: Any, inputs: list[Any]) -> Callable[..., Any]:
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        def inner(*arguments: Any, **options: Any) -> Any:
+            compiled = compile_fx_inner(*arguments, **options)
+            if options.get("is_backward"):
+                return self._timed(compiled)
+            return compiled
+
+        return self._timed(compile_fx(gm, inputs, inner_compile=inner))
+
+    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            if current_thread() is not main_thread():
+                return compiled(*arguments)
+            start = time.perf_counter()
+            try:
+                return compiled(*arguments)
+            finally:
+                self.total_s += time.perf_counter() - start
+
+        if hasattr(compiled, "_boxed_call"):
+            call._boxed_call = True  # type: ignore[attr-defined]
+        return call
+
+
+def profiled(name: str, device: str) -> dict[str, Any]:
+    """In a process of its own: all that is known of a program's parts."""
+    import torch
+
+    from truth_programs.catalogue import ALL
+
+    answer = counted(name, device)
+    if device == "cpu":  # elsewhere the backward is on a thread of autograd's
+        torch._dynamo.reset()
+        clock = GraphClock()
+        # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
+        with torch._functorch.config.patch(enable_autograd_cache=False):
+            ALL[name](Run(device, clock.backend, few=TIMED, watch=clock.watch))
+        answer["graph_first_s"], answer["graph_shares"] = clock.first_s, clock.shares()
+    return answer
+
+
+def counted(name: str, device: str) -> dict[str, Any]:
+    """By part, its "eager" ops, and what there is to know of its "graphs"."""
+    import torch
+
+    from truth_programs.catalogue import ALL
+
+    torch.set_num_threads(1)
+    answer: dict[str, Any] = {}
+    for what, backend, count in (
+        ("eager", record_function, eager_ops),
+        ("graphs", run_in_region, graph_ops),
+    ):
+        torch._dynamo.reset()
+        counts = PartCounts(count)
+        ALL[name](Run(device, backend, few=FEW, watch=counts.watch))
+        answer[what] = counts.of_parts()
+    return answer
+
+
+def eager_of(known: dict[str, Any], times: dict[str, int]) -> Counter[str]:
+    """By name, as reports have it, in a run in which each part ran so many times."""
+    found: Counter[str] = Counter()
+    for name, count in _total(known["eager"], times).items():
+        found[name.removeprefix(NODE)] += count
+    return found
+
+
+def captured_of(known: dict[str, Any], times: dict[str, int]) -> int:
+    """The ops in graphs, and the nodes that are not there when the graphs are compiled."""
+    graphs, eager = _total(known["graphs"], times), _total(known["eager"], times)
+    return graphs.total() - sum(n for name, n in eager.items() if name.startswith(NODE))
+
+
+def _total(parts: dict[str, list[Counts]], times: dict[str, int]) -> Counter[str]:
+    """Of a whole run, in which each part ran so many times."""
+    found: Counter[str] = Counter()
+    for name, count in times.items():
+        counts = parts[name]
+        for number in range(min(count, len(counts))):
+            found.update(counts[number])
+        later = count - len(counts)
+        if later > 0:
+            found.update({op: later * each for op, each in counts[-1].items()})
+    return found

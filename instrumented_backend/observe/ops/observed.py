@@ -1,0 +1,129 @@
+"""What the op meter saw, as it is read from its native part."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.lines import Line
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Where a gap begins: at the end of a direction's call, or at an event that came after it."""
+
+    region: int  # by `region_key`; 0: before any call
+    event: str | None  # the name of an event of PyTorch's own
+    in_data: bool  # a DataLoader is at work
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
+
+    name: str
+    mark: int
+    slot: int  # among the mark's cells
+    count: int
+    time_ns: int
+    lines: dict[int, tuple[float, float]]
+    """A line's number → weight, nanoseconds times weight."""
+
+
+@dataclass
+class Part:
+    """What one set of windows saw of one kind of gap: in whole gaps, or in slices of them."""
+
+    seen: native.Seen
+    cells: list[Cell]
+
+
+@dataclass
+class Kind:
+    """Gaps from one mark to another, of one octave of lengths: all of them, and those seen."""
+
+    mark: int
+    to: int
+    octave: int
+    n: tuple[int, int]  # on the main thread, on others
+    ns: tuple[int, int]
+    whole: tuple[Part, Part]  # in certain windows, in random ones
+    slices: tuple[Part, Part]
+
+
+@dataclass
+class Observed:
+    """What the op meter saw. Of threads without marks, only ``loose`` is known."""
+
+    marks: list[Mark]
+    kinds: list[Kind]
+    loose: tuple[Part, Part]
+    regions: dict[int, native.RegionRow]  # by `region_key`
+    times: native.TimeRow
+    lines: list[Line]
+    whole: bool  # one window, from the start on, that never closed
+    elapsed_ns: int  # since the start
+
+    @property
+    def lost(self) -> int:
+        """Ops that were not booked, because there were too many names."""
+        return int(self.times.lost)
+
+
+def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
+    """All of it, at this moment."""
+    lib.op_meter_settle()
+    times = native.TimeRow()
+    lib.op_meter_times(ctypes.byref(times))
+    marks = [
+        Mark(row.graph, _event(lib, row.event), bool(row.in_data))
+        for row in _rows(lib.op_meter_marks, native.MarkRow)
+    ]
+    rows = _rows(lib.op_meter_kinds, native.KindRow)
+    cells = _cells(lib)
+
+    def part(kind: int, number: int, seen: native.Seen) -> Part:
+        return Part(seen, cells.get((kind, number), []))
+
+    kinds = [
+        Kind(
+            row.mark,
+            row.to,
+            row.octave,
+            tuple(row.population.n),
+            tuple(row.population.ns),
+            (part(row.kind, 0, row.whole[0]), part(row.kind, 1, row.whole[1])),
+            (part(row.kind, 2, row.slices[0]), part(row.kind, 3, row.slices[1])),
+        )
+        for row in rows
+    ]
+    regions = dict(enumerate(_rows(lib.op_meter_regions, native.RegionRow)))
+    loose = part(-1, 2, native.Seen()), part(-1, 3, native.Seen())
+    return Observed(marks, kinds, loose, regions, times, lines, whole, elapsed_ns)
+
+
+def _event(lib: Any, number: int) -> str | None:
+    name: bytes = lib.op_meter_event(number // 2)
+    return name.decode(errors="replace") if number else None
+
+
+def _cells(lib: Any) -> dict[tuple[int, int], list[Cell]]:
+    """By kind of gap and part of it."""
+    lines: dict[tuple[int, int, int], dict[int, tuple[float, float]]] = {}
+    for row in _rows(lib.op_meter_samples, native.SampleRow):
+        sums = lines.setdefault((row.kind, row.part, row.slot), {})
+        sums[row.line] = row.weight, row.weighted_ns
+    found: dict[tuple[int, int], list[Cell]] = {}
+    for row in _rows(lib.op_meter_cells, native.CellRow):
+        name = row.name.decode(errors="replace")
+        on_lines = lines.get((row.kind, row.part, row.slot), {})
+        cell = Cell(name, row.mark, row.slot, row.count, row.ns, on_lines)
+        found.setdefault((row.kind, row.part), []).append(cell)
+    return found
+
+
+def _rows(function: Callable[[Any, int], int], kind: Any) -> list[Any]:
+    size = function(None, 0)
+    array = (kind * size)()
+    return list(array[: min(function(array, size), size)])

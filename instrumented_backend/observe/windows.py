@@ -1,0 +1,67 @@
+"""When windows open: those of the op meter, and those of device time."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next window: when it opens, from now, and how long it is to last, in seconds."""
+
+    wait_s: float
+    length_s: float
+
+
+class WindowSchedule:
+    """One window in each interval. Intervals grow, and with them the windows.
+
+    With a ``budget``, a share of the run's time, windows last as long as that allows, by what they
+    have cost so far, and chance places each in its interval: what the program does in a rhythm of
+    its own is then seen as often as it happens. Without one they open at the intervals' ends.
+    """
+
+    def __init__(
+        self,
+        first_s: float,
+        growth: float,
+        longest_s: float,
+        budget: float | None = None,
+        shortest_window_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        """``clock`` in seconds; ``chance`` draws from 0 to 1."""
+        self.clock = clock
+        self._first_s, self._growth, self._longest_s = first_s, growth, longest_s
+        self._budget, self._shortest_s = budget, shortest_window_s
+        self._chance = chance
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the first interval again, now."""
+        self._interval_s = self._first_s
+        self.started_s = self.clock()
+
+    def elapsed_s(self) -> float:
+        return self.clock() - self.started_s
+
+    def affordable_s(self) -> float:
+        """What windows may have cost by now."""
+        return (self._budget or 0.0) * self.elapsed_s()
+
+    def next(self, spent_s: float = 0.0, cost_s: float = 0.0, open_s: float = 0.0) -> Plan:
+        """``spent_s`` is spent of the budget; ``open_s`` of being open have cost ``cost_s``."""
+        interval_s = self._interval_s
+        self._interval_s = min(interval_s * self._growth, self._longest_s)
+        if self._budget is None:
+            return Plan(interval_s, 0.0)
+        share = min(0.5, self._budget * open_s / cost_s) if cost_s else 0.5
+        length_s = share * interval_s
+        if length_s < self._shortest_s:
+            length_s = self._shortest_s
+            interval_s = length_s / share
+        wait_s = self._chance() * (interval_s - length_s)
+        # What earlier windows have cost beyond their share is made up for.
+        return Plan(wait_s + max(0.0, spent_s / self._budget - self.elapsed_s()), length_s)

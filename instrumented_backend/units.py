@@ -1,0 +1,75 @@
+"""Figures as text, each in the unit that suits it."""
+
+import math
+
+_TIMES = (("s", 1e6), ("ms", 1e3))  # in µs
+_BYTES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3))
+
+
+def seconds(value: float) -> str:
+    """``"41.2 s"``, ``"0.75 s"``: of what is counted in seconds, however short it was."""
+    return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
+
+
+def duration(us: float) -> str:
+    """``"41.2 ms"``"""
+    unit, size = _of_time(us)
+    return f"{us / size:.3g} {unit}"
+
+
+def durations(part_us: float, whole_us: float) -> str:
+    """``"41.2/45 ms"``: both in the unit that suits the larger one."""
+    unit, size = _of_time(whole_us)
+    return f"{part_us / size:.3g}/{whole_us / size:.3g} {unit}"
+
+
+def _of_time(us: float) -> tuple[str, float]:
+    """A unit, and how many µs it has."""
+    for unit, size in _TIMES:
+        if us >= size:
+            return unit, size
+    return "µs", 1.0
+
+
+def milliseconds(us: float) -> str:
+    """``"1234.567 ms"``: of what is compared with a profile, which shows milliseconds."""
+    return f"{us / 1e3:.3f} ms"
+
+
+def size(bytes_: float) -> str:
+    """``"8.2 KB"``"""
+    for unit, of in _BYTES:
+        if bytes_ >= of:
+            return f"{bytes_ / of:.3g} {unit}"
+    return f"{bytes_:.0f} B"
+
+
+def percent(value: float | None) -> str:
+    """``"12.3 %"``"""
+    return "-" if value is None else f"{value:.1f} %"
+
+
+def whole_percent(value: float) -> str:
+    """``"12 %"``"""
+    return f"{value:.0f} %"
+
+
+def share(value: float | None) -> str:
+    """``"12.3"`` for 0.123, in a column of percentages."""
+    return "-" if value is None else f"{100 * value:.1f}"
+
+
+def figure(value: float | None, digits: int) -> str | None:
+    """With that many digits, but never with an exponent where it is large."""
+    if value is None:
+        return None
+    return f"{value:.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+
+
+def with_spread(number: str, spread: float | None) -> str:
+    """``"280 ± 4"``, of a count; nothing is added to one that is exact. Rounded up, to hold."""
+    return f"{number} ± {math.ceil(spread)}" if spread else number
+
+
+# How a column is shown whose name ends like this: its unit in the header, digits in the cells.
+COLUMNS = {"_s": ("s", 2), "_us": ("µs", 1), "_pct": ("%", 1)}

@@ -1,0 +1,63 @@
+"""What is shown as a table, as CSV or as JSON, and how each of these is written."""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from typing import IO, Protocol
+
+Cell = str | int | float | None
+TableRow = dict[str, Cell]  # its columns by name; what is unknown is None
+
+
+class View(Protocol):
+    """What a command shows."""
+
+    def text(self, width: int) -> str:
+        """For a terminal of that many columns."""
+        ...
+
+    def rows(self) -> Sequence[Mapping[str, object]]:
+        """For CSV."""
+        ...
+
+    def json(self) -> str: ...
+
+
+def render_view(view: View, layout: str, width: int | None = None) -> str:
+    """``layout`` is "table", "csv" or "json"; without ``width``, a table fits the terminal."""
+    if layout == "json":
+        return view.json()
+    if layout == "csv":
+        return to_csv(view.rows())
+    return view.text(terminal_width() if width is None else width)
+
+
+def terminal_width() -> int:
+    """80 columns where the output is not a terminal."""
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    text = io.StringIO()
+    write_csv(text, rows)
+    return text.getvalue()
+
+
+def write_csv(file: IO[str], rows: Sequence[Mapping[str, object]]) -> None:
+    """The columns of all rows, in the order of the first to have them; without rows, nothing."""
+    columns = dict.fromkeys(column for row in rows for column in row)
+    if columns:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(map(row.get, columns) for row in rows)
+
+
+def to_json(document: object) -> str:
+    return json.dumps(document, indent=1)
+
+
+def to_json_lines(records: Iterable[object]) -> str:
+    """A list, each of its items on a line of its own."""
+    return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]"

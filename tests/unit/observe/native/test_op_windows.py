@@ -1,0 +1,203 @@
+"""What the native part sees in windows: whole gaps, and slices of long ones."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+import torch
+from metering import (
+    CERTAIN,
+    HOUR_NS,
+    RANDOM,
+    call,
+    end_window,
+    gaps,
+    kinds_after,
+    later,
+    names,
+    seen,
+    seen_random_ns,
+    whole_after,
+)
+
+X = torch.ones(2)
+LONG_S = 0.3  # longer than a gap that is seen whole
+LONG_OCTAVE = 28
+
+
+def test_a_gap_that_began_before_a_window_is_not_seen_whole(op_meter: Any) -> None:
+    call(op_meter, 1)
+    torch.sin(X)
+    op_meter.op_meter_open(False)
+    torch.sin(X)
+    call(op_meter, 2)
+    torch.sin(X)
+    call(op_meter, 3)
+    found = seen(op_meter)
+    assert gaps(found)[(1,), 2] == 1
+    assert whole_after(found, 1) == (0, 0) and whole_after(found, 2) == (1, 1)
+
+
+def test_a_window_that_takes_the_gap_under_way_for_a_whole_one(op_meter: Any) -> None:
+    call(op_meter, 1)
+    op_meter.op_meter_open(True)
+    torch.sin(X)
+    call(op_meter, 2)
+    assert whole_after(seen(op_meter), 1) == (1, 1)
+
+
+def test_a_gap_is_seen_whole_although_the_window_ends(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.sin(X)
+    waits = end_window(op_meter)
+    torch.sin(X)
+    torch.cos(X)
+    call(op_meter, 2)
+    waits.join()
+    torch.sin(X)
+    call(op_meter, 3)
+    found = seen(op_meter)
+    assert whole_after(found, 1) == (1, 3) and whole_after(found, 2) == (0, 0)
+    (kind,) = kinds_after(found, 1)
+    assert names(*kind.whole) == {"aten::sin": 2, "aten::cos": 1}
+    assert kind.whole[CERTAIN].seen.ns == sum(kind.ns)
+
+
+def test_a_window_that_nothing_waits_for_closes_as_it_ends(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    window = op_meter.op_meter_end()
+    op_meter.op_meter_finish(window, HOUR_NS, op_meter.op_meter_awake())
+    call(op_meter, 1)
+    torch.sin(X)
+    assert whole_after(seen(op_meter), 1) == (0, 0)
+
+
+def test_waits_are_ended_early(op_meter: Any) -> None:
+    awake = op_meter.op_meter_awake()
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    waiting = [
+        end_window(op_meter),
+        later(lambda: op_meter.op_meter_wait(HOUR_NS, awake)),
+        later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, awake)),
+    ]
+    op_meter.op_meter_wake()
+    for thread in waiting:
+        thread.join()
+    assert op_meter.op_meter_awake() == awake + 1
+
+
+def test_a_window_by_chance(op_meter: Any) -> None:
+    awake = op_meter.op_meter_awake()
+    thread = later(lambda: op_meter.op_meter_window(0, 50_000_000, HOUR_NS, awake))
+    while thread.is_alive():
+        call(op_meter, 1)
+        torch.sin(X)
+    found = seen(op_meter)
+    n, ops = whole_after(found, 1, RANDOM)
+    assert n == ops > 0 and whole_after(found, 1) == (0, 0)
+    assert n <= gaps(found)[(1,), 1]
+    windows = {kind.whole[RANDOM].seen.windows for kind in kinds_after(found, 1, 1)}
+    assert windows <= {0, 1}
+    assert 0 < found.times.open_ns[RANDOM] <= 50_000_000
+
+
+def test_a_certain_window_takes_the_place_of_one_by_chance(op_meter: Any) -> None:
+    awake = op_meter.op_meter_awake()
+    thread = later(lambda: op_meter.op_meter_window(0, HOUR_NS, HOUR_NS, awake))
+    while not seen(op_meter).times.open_ns[RANDOM]:
+        time.sleep(0.001)
+    op_meter.op_meter_open(False)
+    thread.join()
+    call(op_meter, 1)
+    torch.sin(X)
+    found = seen(op_meter)
+    assert whole_after(found, 1) == (1, 1)
+    # And while it is there, no other opens.
+    op_meter.op_meter_window(0, HOUR_NS, HOUR_NS, op_meter.op_meter_awake())
+
+
+def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
+    call(op_meter, 1)
+    torch.sin(X)  # not seen
+
+    def ops() -> None:
+        for _ in range(10):
+            torch.sin(X)
+        torch.cos(X)
+
+    for _ in range(2):
+        awake = op_meter.op_meter_awake()
+        before = seen_random_ns(op_meter)
+        thread = later(lambda awake=awake: op_meter.op_meter_window(0, HOUR_NS, 0, awake))
+        while seen_random_ns(op_meter) <= before:
+            time.sleep(0.001)
+        ops()
+        op_meter.op_meter_wake()
+        thread.join()
+        torch.tanh(X)
+    time.sleep(LONG_S)
+    call(op_meter, 2)
+    found = seen(op_meter)
+    (kind,) = kinds_after(found, 1)
+    slices = kind.slices[RANDOM]
+    assert kind.octave == LONG_OCTAVE and kind.whole[RANDOM].seen.n == 0
+    assert names(slices) == {"aten::sin": 20, "aten::cos": 2}
+    assert slices.seen.ops == 22 and slices.seen.windows == 2
+    assert slices.seen.ops2 == 2 * 11**2
+    assert slices.seen.n == pytest.approx(1e-9 * slices.seen.ns)
+    assert 0 < slices.seen.op_ns <= slices.seen.ns < sum(kind.ns)
+
+
+def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
+    """It began in it, and counts: or long ops would be missed."""
+    inside, closed = threading.Event(), threading.Event()
+
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+            inside.set()
+            assert closed.wait(600)
+            return grad
+
+    y = Slow.apply(torch.ones(1, requires_grad=True))
+    call(op_meter, 1)
+    awake = op_meter.op_meter_awake()
+
+    def window() -> None:
+        thread = later(lambda: op_meter.op_meter_window(0, HOUR_NS, 0, awake))
+        assert inside.wait(600)
+        op_meter.op_meter_wake()
+        thread.join()
+        time.sleep(LONG_S)
+        closed.set()
+
+    thread = later(window)
+    while not seen_random_ns(op_meter):
+        time.sleep(0.001)
+    y.backward(torch.ones(1))
+    thread.join()
+    call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1)
+    slices = kind.slices[RANDOM]
+    found = names(slices)
+    assert found["SlowBackward"] == 1
+    assert slices.seen.ops == found.total() and slices.seen.windows == 1
+    assert slices.seen.op_ns >= LONG_S * 1e9
+    assert slices.seen.op_ns == sum(cell.time_ns for cell in slices.cells)
+
+
+def test_a_short_gap_is_not_seen_in_slices(op_meter: Any) -> None:
+    call(op_meter, 1)
+    op_meter.op_meter_open(False)
+    torch.sin(X)
+    op_meter.op_meter_close()
+    call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1)
+    assert all(part.seen.n == 0 and not part.cells for part in (*kind.whole, *kind.slices))

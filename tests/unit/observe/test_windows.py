@@ -1,0 +1,108 @@
+"""When windows open, by a clock and a chance that the tests hold."""
+
+import random
+
+import pytest
+
+from instrumented_backend.observe.windows import Plan, WindowSchedule
+
+BUDGET = 0.004
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def schedule(clock: Clock, chance: float = 0.5, shortest_s: float = 0.0) -> WindowSchedule:
+    return WindowSchedule(1.0, 2.0, 8.0, BUDGET, shortest_s, clock, lambda: chance)
+
+
+def test_without_a_budget_windows_open_at_the_ends_of_intervals() -> None:
+    plans = WindowSchedule(1.0, 2.0, 5.0)
+    assert [plans.next() for _ in range(4)] == [Plan(wait, 0.0) for wait in (1, 2, 4, 5)]
+    plans.restart()
+    assert plans.next() == Plan(1.0, 0.0)
+
+
+def test_nothing_spent_yet() -> None:
+    # Half of the interval of 1 s, and chance puts it in the middle of the other half.
+    assert schedule(Clock()).next() == Plan(0.25, 0.5)
+
+
+def test_coverage_is_the_budget_by_what_windows_cost() -> None:
+    clock = Clock()
+    plans = schedule(clock)
+    clock.now += 100.0
+    # 0.4 s of windows cost 16 ms, 4 % of the time that they were open. A budget of 0.4 % is a
+    # tenth of that: 0.1 of the interval of 1 s, anywhere in the 0.9 s that are left.
+    plan = plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4)
+    assert (plan.wait_s, plan.length_s) == (pytest.approx(0.45), pytest.approx(0.1))
+    # The next interval is twice as long.
+    plan = plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4)
+    assert (plan.wait_s, plan.length_s) == (pytest.approx(0.9), pytest.approx(0.2))
+
+
+def test_windows_that_cost_next_to_nothing_are_half_of_the_time() -> None:
+    clock = Clock()
+    plans = schedule(clock)
+    clock.now += 100.0
+    assert plans.next(spent_s=1e-6, cost_s=1e-6, open_s=1.0).length_s == 0.5
+
+
+@pytest.mark.parametrize(("chance", "wait_s"), [(0.0, 0.0), (0.25, 0.225), (1.0, 0.9)])
+def test_windows_are_anywhere_in_their_interval(chance: float, wait_s: float) -> None:
+    clock = Clock()
+    plans = schedule(clock, chance)
+    clock.now += 100.0
+    plan = plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4)
+    assert plan.wait_s == pytest.approx(wait_s)
+    assert plan.wait_s + plan.length_s <= 1.0 + 1e-9
+
+
+def test_a_short_window_makes_its_interval_longer() -> None:
+    clock = Clock()
+    plans = schedule(clock, shortest_s=0.2)
+    clock.now += 100.0
+    # A tenth of 1 s is less than 0.2 s, which is a tenth of 2 s: anywhere in 1.8 s.
+    plan = plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4)
+    assert (plan.wait_s, plan.length_s) == (pytest.approx(0.9), 0.2)
+
+
+def test_what_was_spent_too_much_delays() -> None:
+    clock = Clock()
+    plans = schedule(clock)
+    clock.now += 3.0
+    # 16 ms are 0.4 % of 4 s, and 3 s have passed: 1 s more than otherwise.
+    assert plans.affordable_s() == pytest.approx(0.012)
+    assert plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4).wait_s == pytest.approx(0.45 + 1.0)
+
+
+def test_restart() -> None:
+    clock = Clock()
+    plans = schedule(clock)
+    plans.next()
+    clock.now += 5.0
+    assert plans.elapsed_s() == 5.0
+    plans.restart()
+    assert plans.elapsed_s() == plans.affordable_s() == 0.0
+    assert plans.next() == Plan(0.25, 0.5)
+
+
+def test_the_share_of_a_long_run_is_kept() -> None:
+    """Windows that cost 4 % of the time that they are open: 10 % of it, all over the run."""
+    clock, draw = Clock(), random.Random(0)
+    plans = WindowSchedule(0.25, 1.02, 5.0, BUDGET, 0.002, clock, draw.random)
+    open_s, places = 0.0, []
+    while clock.now < 100.0 + 1000.0:
+        plan = plans.next(0.04 * open_s, 0.04 * open_s, open_s)
+        clock.now += plan.wait_s
+        places.append(clock.now - 100.0)
+        clock.now += plan.length_s
+        open_s += plan.length_s
+        # The next interval begins where the window ends.
+    assert 0.04 * open_s <= plans.affordable_s() * 1.05
+    for quarter in range(4):
+        assert any(250 * quarter <= place < 250 * (quarter + 1) for place in places)

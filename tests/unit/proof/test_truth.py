@@ -1,0 +1,181 @@
+"""What the benchmark of truth computes of reports, and of what programs and their oracle know."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from proof import truth
+from proof.truth import Row, Run, Spreads, row_of
+from truth_programs import oracle
+from truth_programs.run import FIRST
+from truth_programs.run import Run as ProgramsRun
+
+
+def run_with(
+    count: int = 100, pct_time: float = 60.0, spread: float = 0.0, **rows: tuple[float, float]
+) -> Run:
+    """400 captured ops, 100 others of one name; 10 s of wall time, in rows with their spreads."""
+    ledger = [
+        {"row": row, "threads": "main", "seconds": seconds, "spread_s": spread_s}
+        for row, (seconds, spread_s) in rows.items()
+    ]
+    record = {"op": "aten::add", "count": count, "share_pct": 100.0, "op_time_pct": 40.0}
+    line = {**record, "file": "/x/train.py", "line": 3}
+    report = {
+        "summary": {
+            "captured_ops": 400,
+            "total_ops": 400 + count,
+            "pct_ops": 100 * 400 / (400 + count),
+            "pct_time": pct_time,
+        },
+        "ops": {
+            "eager": [{**record, "count_spread": spread}],
+            "missing": [line],
+            "pct_ops_spread": spread,
+            "pct_time_spread": spread,
+        },
+        "ledger": {"wall_s": 10.0 if rows else None, "rows": ledger},
+    }
+    known: dict[str, Any] = {"startup_s": 2.0, "compile_s": 1.0, "wall_s": 10.0, "exit_s": 10.2}
+    known["spent_s"] = {"data": 0.5, "sleep": 3.0}
+    return Run(report, known, Counter({"aten::add": 100}), 400, graph_s=4.0)
+
+
+def test_the_median_is_by_the_errors_sign() -> None:
+    # 1 below, 2 above and 8 above: the median run is 2 above, the worst 8 off.
+    row = row_of("p", "f", "auto", [(49, 50), (58, 50), (52, 50)], 2, in_points=True)
+    assert (row.ours, row.error, row.worst, row.ok) == (52, 2, 8, True)
+    assert row.cells[-4:] == ["2.00", "8.00", "2 points", "ok"]
+
+
+def test_unknown_in_one_run_is_unknown() -> None:
+    row = row_of("p", "f", "auto", [(49, 50), (None, 50)], 2)
+    assert row.ours is None and not row.ok and row.cells[-3] == "-"
+
+
+def rows_by_figure(auto: Run, always: Run) -> dict[tuple[str, str], Row]:
+    rows = truth.rows_of("p", {"auto": [auto], "always": [always]})
+    return {(row.figure, row.cache): row for row in rows}
+
+
+LEDGER = {
+    "startup": (2.0, 0.0),
+    "compile": (1.0, 0.0),
+    "captured": (2.0, 0.0),
+    "eager_ops": (1.0, 0.1),
+    "data": (0.5, 0.0),
+    "python": (3.5, 0.1),
+}
+
+
+def test_rows_of_a_program() -> None:
+    rows = rows_by_figure(run_with(103, 63.0, **LEDGER), run_with(100, **LEDGER))
+    assert rows["captured ops", "auto"].ok and rows["captured ops", "always"].ok
+    # 103 for 100, in all and of the one name.
+    assert rows["eager ops", "auto"].error == 3 and not rows["eager ops", "auto"].ok
+    assert not rows["count of aten::add", "auto"].ok and rows["count of aten::add", "always"].ok
+    assert rows["op time, %", "auto"].error == 3
+    assert rows["aten::add at train.py:3, %", "auto"].ok
+    # 2 s of 10 for the 4 that the oracle's clock says; the rest as known.
+    assert rows["ledger: captured, %", "auto"].error == pytest.approx(20)
+    for name in ("startup", "compile", "eager_ops", "data", "python"):
+        assert rows[f"ledger: {name}, %", "auto"].error == pytest.approx(0)
+    assert rows["ledger: python, and what slept, %", "auto"].error == 0  # 35 for at least 30
+    assert rows["ledger: explained, %", "auto"].ok and rows["ledger: wall, s", "auto"].ok
+
+
+def test_without_a_ledger_its_rows_are_off() -> None:
+    rows = rows_by_figure(run_with(), run_with())
+    off = [figure for (figure, _), row in rows.items() if not row.ok]
+    assert off and all(figure.startswith("ledger") for figure in off)
+
+
+def test_the_ledger_explains_98_percent() -> None:
+    less = {**LEDGER, "python": (3.2, 0.1)}  # 9.7 s of 10
+    row = rows_by_figure(run_with(**less), run_with(**LEDGER))["ledger: explained, %", "auto"]
+    assert not row.ok and row.ours == pytest.approx(97)
+    less = {**LEDGER, "data": (-0.1, 0.0)}
+    assert not rows_by_figure(run_with(**less), run_with())["ledger: least row, %", "auto"].ok
+
+
+def test_truth_in_the_printed_spread() -> None:
+    always = [run_with(pct_time=59, **LEDGER), run_with(pct_time=61, **LEDGER)]
+    spreads = Spreads()
+    # 1.5 beside the range of the truth, and 3 calls off.
+    spreads.add([run_with(103, 62.5, spread=1.0, **LEDGER)], always)
+    spreads.add([run_with(103, 62.5, spread=3.0, **LEDGER)], always)
+    pct = {row.figure.split(":")[0]: row.ours for row in spreads.rows()}
+    # 400 of 503 ops is 79.5 % for 80, inside either spread.
+    assert pct == {"ops, %": 100, "op time, %": 50, "count of an op": 50, "ledger row, %": 100}
+    assert [row.ok for row in spreads.rows()] == [True, False, False, True]
+
+
+# --- The oracle ---------------------------------------------------------------------------------
+
+
+def event(name: str, start: int, duration: int, scope: int = 0) -> Any:
+    return SimpleNamespace(
+        name=lambda: name,
+        start_ns=lambda: start,
+        duration_ns=lambda: duration,
+        start_thread_id=lambda: 1,
+        scope=lambda: scope,
+    )
+
+
+def test_ops_outside_regions_and_compilations() -> None:
+    events = [
+        event("Optimizer.step#AdamW.step", 0, 30, scope=7),
+        event("aten::add", 1, 5),
+        event("aten::empty", 2, 1),
+        event("TORCHDYNAMO", 40, 20, scope=7),
+        event("aten::mm", 41, 5),
+        event("_compile.compile_inner (dynamo_timed)", 70, 20),
+        event("aten::ones", 71, 5),
+        event("autograd::engine::evaluate_function: CompiledFunctionBackward", 100, 50),
+        event("aten::contiguous", 101, 5),
+        event("## Call CompiledFxGraph abc ##", 110, 20, scope=7),
+        event("aten::mm", 111, 5),
+        event("autograd::engine::evaluate_function: MulBackward0", 200, 10),
+        event("aten::mul", 201, 5),
+    ]
+    node = "autograd::engine::evaluate_function: MulBackward0"
+    assert oracle.eager_ops(events) == {"aten::add": 1, "aten::contiguous": 1, node: 1}
+    # Run op by op there is no compiled node; what is in the graph's region is one op.
+    assert oracle.graph_ops(events) == {oracle.IN_GRAPHS: 1, node: 1}
+
+
+def test_first_times_and_later_ones() -> None:
+    node = oracle.NODE + "MulBackward0"
+    first, later = {"aten::zeros_like": 2, node: 1}, {node: 1}
+    graph = {oracle.IN_GRAPHS: 5, node: 3}
+    known = {
+        "eager": {"step": [first, later, later, later], "end": [{"aten::sum": 1}]},
+        "graphs": {"step": [graph] * 4, "end": [{}]},
+    }
+    times = {"step": 10, "end": 1}
+    eager = {"aten::zeros_like": 2, "MulBackward0": 10, "aten::sum": 1}
+    assert oracle.eager_of(known, times) == eager
+    assert oracle.captured_of(known, times) == 10 * (5 + 3 - 1)
+    assert oracle.eager_of(known, {"step": 1}) == {"aten::zeros_like": 2, "MulBackward0": 1}
+
+
+def test_a_part_that_changes_has_no_oracle() -> None:
+    counts = oracle.PartCounts(oracle.eager_ops)
+    same = [(number, Counter({"aten::add": 1})) for number in range(FIRST + 1)]
+    counts.counted["step"] = same
+    assert counts.of_parts() == {"step": [{"aten::add": 1}] * FIRST}
+    counts.counted["step"] = [*same, (7, Counter({"aten::add": 2}))]
+    with pytest.raises(oracle.Unsteady, match="step"):
+        counts.of_parts()
+
+
+def test_a_run_counts_its_parts() -> None:
+    run = ProgramsRun(few=3)
+    for _ in run.times(100):
+        with run.part("step"):
+            assert run.call(abs, -1) == 1
+    assert run.parts == {"step": 3} and set(run.spent_s) == {"first", "call"}
+    assert list(ProgramsRun().times(4)) == [0, 1, 2, 3]
+    assert len(list(run.stretch(1000))) == 3
