@@ -13,6 +13,7 @@ from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part, read
 
 CERTAIN, RANDOM = range(2)
+FIRST_GAP = 4  # as `part` of a cell
 HOUR_NS = 3600 * 10**9
 _PR_SET_NAME = 15
 
@@ -53,7 +54,11 @@ def kinds_after(observed: Observed, region: int, to: int | None = None) -> list[
 
 def whole_after(observed: Observed, region: int, chosen: int = CERTAIN) -> tuple[int, int]:
     """How many of these were seen whole, with how many ops."""
-    parts = [kind.whole[chosen].seen for kind in kinds_after(observed, region)]
+    parts = [
+        part.seen
+        for kind in kinds_after(observed, region)
+        for part in (kind.whole[chosen], *([kind.first] if chosen == CERTAIN else []))
+    ]
     return int(sum(part.n for part in parts)), int(sum(part.ops for part in parts))
 
 

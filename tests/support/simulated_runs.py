@@ -24,6 +24,7 @@ class Gap:
     ops: int
     op_ns: int = 5000
     to: int = 1
+    position: int = 0  # in the program's loop
 
     def ops_from(self, since: float, until: float) -> int:
         """How many begin in this part of it."""
@@ -57,6 +58,18 @@ def two_kinds_in_one_octave(draw: random.Random) -> list[Gap]:
     return [draw.choice((Gap(9 * MS, 5), Gap(15 * MS, 40))) for _ in range(5000)]
 
 
+def two_positions_in_a_loop(_: random.Random) -> list[Gap]:
+    """As when one graph is called twice a step; what its first call sets up is there just once."""
+    step = [Gap(9 * MS, 5), Gap(15 * MS, 40, position=1)]
+    return [Gap(15 * MS, 900), *step[1:], *step * 2500]
+
+
+def rare_positions(draw: random.Random) -> list[Gap]:
+    """One of a hundred others in each turn: too rare to be seen one by one."""
+    others = [Gap((9 + i % 7) * MS, i % 9, position=1 + i) for i in range(100)]
+    return [gap for _ in range(2500) for gap in (Gap(10 * MS, 20), draw.choice(others))]
+
+
 def phases_in_one_octave(_: random.Random) -> list[Gap]:
     """For twenty steps so, for twenty steps otherwise."""
     return [Gap(9 * MS, 5) if i // 20 % 2 else Gap(15 * MS, 40) for i in range(5000)]
@@ -82,6 +95,8 @@ PROGRAMS: tuple[Program, ...] = (
     every_fiftieth_ten_times_longer,
     drift,
     two_kinds_in_one_octave,
+    two_positions_in_a_loop,
+    rare_positions,
     phases_in_one_octave,
     eager_half,
     uneven_eager_half,
@@ -124,42 +139,49 @@ def windows(draw: random.Random, end_ns: float) -> Iterator[tuple[float, float]]
 
 def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     """The first gaps are in a certain window, the others seen as chance has it."""
-    wholes: dict[tuple[int, int], list[_Sums]] = {}
-    slices: dict[tuple[int, int], list[_Sums]] = {}
-    population: dict[tuple[int, int], list[int]] = {}
+    wholes: dict[tuple[int, int, int], list[_Sums]] = {}
+    slices: dict[tuple[int, int, int], list[_Sums]] = {}
+    firsts: dict[tuple[int, int, int], _Sums] = {}
+    population: dict[tuple[int, int, int], list[int]] = {}
+    edges: set[tuple[int, int]] = set()
     end = sum(gap.ns for gap in run)
     open_at = list(windows(draw, end))
     start, first = 0, 0
     for i, gap in enumerate(run):
-        kind = gap.to, gap.ns.bit_length() - 1
+        kind = gap.position, gap.to, gap.ns.bit_length() - 1
         sums = population.setdefault(kind, [0, 0])
         sums[0] += 1
         sums[1] += gap.ns
-        whole = wholes.setdefault(kind, [_Sums(), _Sums()])
-        in_slices = slices.setdefault(kind, [_Sums(), _Sums()])
+        seen_whole = wholes.setdefault(kind, [_Sums(), _Sums()])
+        seen_slices = slices.setdefault(kind, [_Sums(), _Sums()])
         while first < len(open_at) and open_at[first][1] <= start:
             first += 1
-        if i < warm_up:
-            whole[CERTAIN].add(0, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
+        is_new = kind[:2] not in edges
+        edges.add(kind[:2])
+        if i < warm_up and is_new:
+            firsts[kind] = _Sums()
+            firsts[kind].add(0, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
+        elif i < warm_up:
+            seen_whole[CERTAIN].add(0, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
         else:
             for number in range(first, len(open_at)):
                 since, until = open_at[number]
                 if since >= start + gap.ns:
                     break
-                if kind[1] < LONG:
+                if kind[2] < LONG:
                     if since <= start < until:
-                        whole[RANDOM].add(number, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
+                        seen_whole[RANDOM].add(number, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
                     continue
                 since, until = max(since, start), min(until, start + gap.ns)
                 ops = gap.ops_from(since - start, until - start)
                 ns = until - since
-                in_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
+                seen_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
         start += gap.ns
     kinds = []
-    for (to, octave), (n, ns) in population.items():
-        parts = [sums.part() for sums in (*wholes[to, octave], *slices[to, octave])]
-        kinds.append(
-            Kind(0, to, octave, (n, 0), (ns, 0), (parts[0], parts[1]), (parts[2], parts[3]))
-        )
+    for kind, (n, ns) in population.items():
+        parts = [sums.part() for sums in (*wholes[kind], *slices[kind])]
+        first = firsts.get(kind, _Sums()).part()
+        whole, in_slices = (parts[0], parts[1]), (parts[2], parts[3])
+        kinds.append(Kind(0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first))
     loose = Part(Seen(), []), Part(Seen(), [])
     return Observed([Mark(1, None, False)], kinds, loose, {}, TimeRow(), [], False, end)

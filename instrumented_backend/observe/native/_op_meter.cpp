@@ -4,8 +4,8 @@
 // Marks are points of a thread's run that cost next to nothing to see: a region begins or ends, an
 // optimizer steps, a DataLoader is asked for data. What runs from one mark to the next is a gap.
 // All marks are seen, so that the number and the time of the gaps of each kind (from which mark to
-// which, how long) are exact. What ops are in a gap is seen in windows only, by a global
-// RecordFunction callback that is there as long as a window is open.
+// which, after which others, how long) are exact. What ops are in a gap is seen in windows only, by
+// a global RecordFunction callback that is there as long as a window is open.
 //
 // A window watches a gap whole if it began before the window's end, however long it goes on, and
 // so sees each gap with the same chance. A gap that was under way when the window opened is no use
@@ -61,6 +61,8 @@ constexpr uint32_t kFewOrdinals = 4;  // where a gap is not seen from its beginn
 constexpr uint32_t kNoCell = ~0u;
 constexpr uint32_t kHeard = 3;  // most ops have one or two events inside
 constexpr size_t kMaxMarks = 65536;
+constexpr size_t kMaxPositions = 4096;  // in the program's loops
+constexpr int kHistory = 8;             // marks, by which such positions are told apart
 constexpr int kMaxEvents = 64;
 constexpr int kOctaves = 48;  // of a gap's length in nanoseconds
 constexpr int kLong = 27;     // gaps of this octave, 0.13 s, and longer are seen in slices
@@ -229,11 +231,18 @@ struct Population {
   int64_t n[2] = {}, ns[2] = {};
 };
 
-// All gaps from one mark to another, by the octaves of their lengths.
+struct Position;
+
+// All gaps from one mark to another, in one position in the program's loop, by the octaves of
+// their lengths.
 struct Edge {
   int64_t number = 0;
   int64_t to = 0;
   Edge* next = nullptr;
+  Position* after = nullptr;  // where it went on last time
+  bool is_new = true;
+  int first_octave = -1;  // of the very first gap, if a certain window saw it
+  Tally first;            // that gap, whose ops may be none like the others'
   std::array<Population, kOctaves> population;
   std::array<std::unique_ptr<Observed>, kOctaves> observed;
 
@@ -252,6 +261,14 @@ struct Mark {
   int32_t event;                     // 0: the call's end itself
   bool in_data;                      // a DataLoader is at work
   std::vector<uint32_t> cells = {};  // by slot, their numbers
+};
+
+using History = std::array<int32_t, kHistory>;  // numbers of marks, the last one first
+
+// A mark in the program's loop: one that comes several times in a turn has as many.
+struct Position {
+  Mark* mark;
+  History history;
   Edge* edges = nullptr;
   Edge* last = nullptr;
 };
@@ -269,8 +286,10 @@ struct Spent {
 // waits for them, and write into its line.
 struct Line {
   bool main = false;
-  Mark* from = nullptr;
-  int64_t graph = 0;  // whose call ended last
+  Position* from = nullptr;
+  Position* position = nullptr;  // of its last mark
+  Edge* edge = nullptr;          // of its last gap
+  int64_t graph = 0;             // whose call ended last
   uint32_t in_data = 0;
   int64_t gap_start = 0;
   int64_t apart_ns = 0;     // of the gap under way: compilations
@@ -307,14 +326,25 @@ struct Meter {
              key.ordinal;
     }
   };
-  std::unordered_map<Key, uint32_t, KeyHash> places;  // in `cells`
-  std::array<Ops, kSets> loose;                       // of threads that have no marks
-  std::array<double, kSets> open_ns = {};             // how long windows saw slices
+  std::unordered_map<Key, uint32_t, KeyHash> index;  // in `cells`
+  std::array<Ops, kSets> loose;                      // of threads that have no marks
+  std::array<double, kSets> open_ns = {};            // how long windows saw slices
   int64_t lost = 0;
   uint64_t clears = 0;
   std::vector<const char*> events{""};  // by number; interned
 
   std::deque<Mark> marks;
+  struct HistoryHash {
+    size_t operator()(const History& history) const {
+      size_t hash = 0;
+      for (const int32_t mark : history) {
+        hash = (hash ^ size_t(mark)) * 0x9E3779B97F4A7C15u;
+      }
+      return hash ^ hash >> 32;
+    }
+  };
+  std::deque<Position> positions;
+  std::unordered_map<History, Position*, HistoryHash> by_history;
   std::vector<Mark*> by_graph;                   // where a region has just ended
   std::unordered_map<uint64_t, Mark*> by_event;  // after events
   std::vector<Region> regions;                   // by direction
@@ -478,11 +508,11 @@ Mark* mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
   return mark;
 }
 
-Edge* edge_to(Mark& mark, int64_t to) {
-  if (mark.last != nullptr && mark.last->to == to) {
-    return mark.last;
+Edge* edge_to(Position& position, int64_t to) {
+  if (position.last != nullptr && position.last->to == to) {
+    return position.last;
   }
-  Edge* edge = mark.edges;
+  Edge* edge = position.edges;
   while (edge != nullptr && edge->to != to) {
     edge = edge->next;
   }
@@ -490,12 +520,40 @@ Edge* edge_to(Mark& mark, int64_t to) {
     edge = new Edge();
     edge->number = edges_made++;
     edge->to = to;
-    edge->next = mark.edges;
-    mark.edges = edge;
+    edge->next = position.edges;
+    position.edges = edge;
     novel_mark = marks_seen;
   }
-  mark.last = edge;
+  position.last = edge;
   return edge;
+}
+
+// Where a gap begins that comes after `mark`. Once there are too many positions, those that would
+// be new are told apart by their mark only.
+Position* position_after(Meter& m, Line& line, Mark* mark) {
+  Position* position = line.edge != nullptr ? line.edge->after : nullptr;
+  if (position != nullptr && position->mark == mark) {
+    return position;
+  }
+  History history{mark->number};
+  if (line.position != nullptr) {
+    std::copy_n(line.position->history.begin(), kHistory - 1, history.begin() + 1);
+  }
+  auto found = m.by_history.find(history);
+  if (found == m.by_history.end() && m.positions.size() >= kMaxPositions) {
+    history = {mark->number};
+    found = m.by_history.find(history);
+  }
+  if (found == m.by_history.end()) {
+    position = &m.positions.emplace_back(Position{mark, history});
+    m.by_history.emplace(history, position);
+  } else {
+    position = found->second;
+  }
+  if (line.edge != nullptr) {
+    line.edge->after = position;
+  }
+  return position;
 }
 
 int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
@@ -559,8 +617,8 @@ void keep_slice(Line& line, int64_t until) {
 // The gap under way ends at the mark `to`. With the meter's mutex, as the next. True if it was the
 // last that an ended window has waited for.
 bool end_gap(Line& line, int64_t to, int64_t now) {
-  Mark* mark = line.from;
-  if (mark == nullptr) {
+  Position* position = line.from;
+  if (position == nullptr) {
     return false;
   }
   line.from = nullptr;
@@ -568,7 +626,8 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
   settle_quiet(line, now);
   const int64_t ns = std::max<int64_t>(0, now - line.gap_start - apart_of(line));
   const int octave = octave_of(ns - std::min(line.cost_ns + line.tail_cost_ns, ns));
-  Edge* edge = edge_to(*mark, to);
+  Edge* edge = line.edge = edge_to(*position, to);
+  const bool is_new = std::exchange(edge->is_new, false);
   Population& population = edge->population[octave];
   population.n[!line.main] += 1;
   population.ns[!line.main] += ns;
@@ -584,10 +643,16 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
     last = watching.fetch_sub(1, std::memory_order_relaxed) == 1 && now >= end;
     Ops& ops = line.head[window_set];
     ops.add(line.tail);
-    Tally& tally = edge->at(octave).whole[window_set];
+    const bool is_first = is_new && window_set == kCertain;
+    if (is_first) {
+      edge->first_octave = octave;
+    }
+    Tally& tally = is_first ? edge->first : edge->at(octave).whole[window_set];
     tally.sums.add(window, 1, double(ns), ops.ops, ops.op_ns);
     tally.ops.add(ops);
-    ask_for_lines(meter(), *mark, tally);
+    if (!is_first) {
+      ask_for_lines(meter(), *position->mark, tally);
+    }
   } else {
     if (line.seen_from != 0) {
       keep_slice(line, std::min(now, end));
@@ -609,9 +674,8 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
   return last;
 }
 
-void begin_gap(Line& line, Mark* mark, int64_t now) {
-  end_gap(line, 0, now);  // of a thread that shares the line
-  line.from = mark;
+void begin_gap_at(Line& line, Position* position, int64_t now) {
+  line.from = line.position = position;
   line.gap_start = now;
   line.apart_ns = line.cost_ns = line.tail_cost_ns = 0;
   line.collected = collected_ns.load(std::memory_order_relaxed);
@@ -622,6 +686,11 @@ void begin_gap(Line& line, Mark* mark, int64_t now) {
     line.seen_apart = line.seen_cost = 0;
     watching.fetch_add(1, std::memory_order_relaxed);
   }
+}
+
+void begin_gap(Line& line, Mark* mark, int64_t now) {
+  end_gap(line, 0, now);  // of a thread that shares the line
+  begin_gap_at(line, position_after(meter(), line, mark), now);
 }
 
 // The gap under way is not to be counted.
@@ -760,7 +829,7 @@ uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, size_t hash, uint
   }
   cell.ordinal = key.ordinal;
   cell.first = first;
-  m.places.emplace(key, index);
+  m.index.emplace(key, index);
   return index;
 }
 
@@ -770,15 +839,15 @@ uint32_t ordinal_after(const Cell& first, uint64_t pass) {
 }
 
 // The cell of an op in the pass under way; kNoCell if there are too many.
-uint32_t place_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass) {
+uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass) {
   Meter::Key key{intern(m, name), mark == nullptr ? -1 : mark->number, 0};
-  const auto first = m.places.find(key);
-  if (first == m.places.end()) {
+  const auto first = m.index.find(key);
+  if (first == m.index.end()) {
     return add_cell(m, key, mark, hash, m.cells.size());
   }
   key.ordinal = ordinal_after(m.cells[first->second], pass);
-  const auto found = m.places.find(key);
-  if (found != m.places.end()) {
+  const auto found = m.index.find(key);
+  if (found != m.index.end()) {
     return found->second;
   }
   const uint32_t added = add_cell(m, key, mark, hash, first->second);
@@ -800,7 +869,7 @@ uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint6
     }
   }
   if (index == kNoCell) {
-    index = place_of(m, name, hash, mark, pass);
+    index = index_of(m, name, hash, mark, pass);
     if (index == kNoCell) {
       ++m.lost;
       return kNoCell;
@@ -919,7 +988,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
 }
 
 // Where an op is booked. As soon as `pass` is another, something else is kept there.
-struct Place {
+struct Booking {
   Ops* ops = nullptr;
   const uint64_t* pass = nullptr;
   uint64_t was = 0;
@@ -927,7 +996,8 @@ struct Place {
 };
 
 // Takes a sample of the line that the op is on.
-void sample(Thread& t, Meter& m, const char* name, const Place& place, int64_t ns, double weight) {
+void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64_t ns,
+            double weight) {
   ++t.quiet;
   const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
   // Mostly, Ctrl-C comes while an op computes: then it is for the program, and nothing is
@@ -955,8 +1025,8 @@ void sample(Thread& t, Meter& m, const char* name, const Place& place, int64_t n
   if (Line* owner = line_of(t)) {
     owner->cost_ns += took;
   }
-  if (line >= 0 && *place.pass == place.was) {
-    auto& sums = place.ops->samples[uint64_t(place.slot) << 32 | uint32_t(line)];
+  if (line >= 0 && *booking.pass == booking.was) {
+    auto& sums = booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)];
     sums.first += weight;
     sums.second += weight * double(ns);
   }
@@ -1003,7 +1073,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   const int64_t collected = collected_ns.load(std::memory_order_relaxed) - t.op_collected;
   const int64_t ns = std::max<int64_t>(0, end - t.op_start - t.region_in_op - collected);
   const char* name;
-  Place place;
+  Booking booking;
   double weight = 0;  // 0: no sample
   Meter& m = meter();
   {
@@ -1015,15 +1085,15 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     if (t.seen_by == 0 && !(line != nullptr && line->watched)) {
       return;
     }
-    place.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
-    if (place.ops == nullptr) {
+    booking.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
+    if (booking.ops == nullptr) {
       return;
     }
-    place.pass = line != nullptr ? &line->pass : &m.clears;
-    place.was = *place.pass;
-    const uint32_t index =
-        find_cell(m, t, op_name(event.name()), line ? line->from : nullptr, line ? place.was : 0,
-                  line != nullptr && line->watched ? kMaxOrdinals : kFewOrdinals);
+    booking.pass = line != nullptr ? &line->pass : &m.clears;
+    booking.was = *booking.pass;
+    const uint32_t index = find_cell(
+        m, t, op_name(event.name()), line ? line->from->mark : nullptr, line ? booking.was : 0,
+        line != nullptr && line->watched ? kMaxOrdinals : kFewOrdinals);
     if (index == kNoCell) {
       return;
     }
@@ -1032,10 +1102,10 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     Cell& cell = m.cells[index];
     name = cell.name;
-    place.slot = cell.slot;
-    place.ops->ops += 1;
-    place.ops->op_ns += double(ns);
-    place.ops->add(place.slot, 1, ns);
+    booking.slot = cell.slot;
+    booking.ops->ops += 1;
+    booking.ops->op_ns += double(ns);
+    booking.ops->add(booking.slot, 1, ns);
     if (m.sampler) {
       if (cell.count == 1 || cell.wanted || m.sample_each) {
         weight = 1;
@@ -1055,7 +1125,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   // While an op's exception passes through here, Python has it: nothing of Python's may be called.
   if (weight > 0 && std::uncaught_exceptions() == 0) {
-    sample(t, m, name, place, ns, weight);
+    sample(t, m, name, booking, ns, weight);
   }
 }
 
@@ -1361,14 +1431,16 @@ void op_meter_work(Work* out) {
 void op_meter_clear() {
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
-  m.places.clear();
+  m.index.clear();
   m.cells.clear();
-  for (Mark& mark : m.marks) {
-    while (Edge* edge = mark.edges) {
-      mark.edges = edge->next;
+  for (Position& position : m.positions) {
+    while (Edge* edge = position.edges) {
+      position.edges = edge->next;
       delete edge;
     }
   }
+  m.positions.clear();
+  m.by_history.clear();
   m.marks.clear();
   m.by_graph.clear();
   m.by_event.clear();
@@ -1432,12 +1504,12 @@ struct MarkRow {
 struct KindRow {
   int64_t kind, mark, to, octave;
   Population population;
-  Seen whole[kSets], slices[kSets];
+  Seen whole[kSets], slices[kSets], first;
 };
 
 struct CellRow {
   int64_t kind;  // -1: of threads without marks
-  int64_t part;  // 2 * (is it of slices) + set
+  int64_t part;  // 2 * (is it of slices) + set; 4: the first gap
   int64_t mark, slot, ordinal;
   const char* name;
   int64_t count, ns;
@@ -1456,12 +1528,12 @@ struct TimeRow {
 
 template <typename Visit>
 void each_kind(Meter& m, Visit visit) {
-  for (Mark& mark : m.marks) {
-    for (Edge* edge = mark.edges; edge != nullptr; edge = edge->next) {
+  for (Position& position : m.positions) {
+    for (Edge* edge = position.edges; edge != nullptr; edge = edge->next) {
       for (int octave = 0; octave < kOctaves; ++octave) {
         const Population& population = edge->population[octave];
         if (population.n[0] + population.n[1] > 0) {
-          visit(edge->number * kOctaves + octave, mark, *edge, octave);
+          visit(edge->number * kOctaves + octave, *position.mark, *edge, octave);
         }
       }
     }
@@ -1471,6 +1543,9 @@ void each_kind(Meter& m, Visit visit) {
 template <typename Visit>
 void each_part(Meter& m, Visit visit) {
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
+    if (octave == edge.first_octave) {
+      visit(kind, 2 * kSets, &mark, edge.first.ops);
+    }
     Observed* observed = edge.observed[octave].get();
     if (observed != nullptr) {
       for (int set = 0; set < kSets; ++set) {
@@ -1519,9 +1594,9 @@ void op_meter_settle() {
   const int64_t now = now_ns();
   for (Line* line : m.lines) {
     settle_quiet(*line, now);
-    if (Mark* from = line->from) {
+    if (Position* from = line->from) {
       end_gap(*line, 0, now);
-      begin_gap(*line, from, now);
+      begin_gap_at(*line, from, now);
     }
   }
 }
@@ -1542,7 +1617,11 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   std::lock_guard<std::mutex> lock(m.mutex);
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
-    KindRow row{kind, mark.number, edge.to, octave, edge.population[octave], {}, {}};
+    KindRow row{kind, mark.number, edge.to, octave, edge.population[octave], {}, {}, {}};
+    if (octave == edge.first_octave) {
+      edge.first.sums.close();
+      row.first = edge.first.sums.seen;
+    }
     if (Observed* observed = edge.observed[octave].get()) {
       for (int set = 0; set < kSets; ++set) {
         observed->whole[set].sums.close();

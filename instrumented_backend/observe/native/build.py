@@ -73,6 +73,7 @@ class KindRow(ctypes.Structure):
         ("population", Population),
         ("whole", Seen * _SETS),
         ("slices", Seen * _SETS),
+        ("first", Seen),
     ]
 
 

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
@@ -30,6 +30,15 @@ class Cell:
     lines: dict[int, tuple[float, float]]
     """A line's number → weight, nanoseconds times weight."""
 
+    def plus(self, other: "Cell") -> "Cell":
+        """The same ops, of another kind of gap as well."""
+        lines = dict(self.lines)
+        for line, (weight, ns) in other.lines.items():
+            before = lines.get(line, (0.0, 0.0))
+            lines[line] = before[0] + weight, before[1] + ns
+        count, time_ns = self.count + other.count, self.time_ns + other.time_ns
+        return replace(self, count=count, time_ns=time_ns, lines=lines)
+
 
 @dataclass
 class Part:
@@ -41,7 +50,10 @@ class Part:
 
 @dataclass
 class Kind:
-    """Gaps from one mark to another, of one octave of lengths: all of them, and those seen."""
+    """Gaps from one mark to another, of one octave of lengths: all of them, and those seen.
+
+    Gaps of which other marks came before are another one.
+    """
 
     mark: int
     to: int
@@ -50,6 +62,12 @@ class Kind:
     ns: tuple[int, int]
     whole: tuple[Part, Part]  # in certain windows, in random ones
     slices: tuple[Part, Part]
+    first: Part  # the very first gap, if a certain window saw it
+
+    @property
+    def wholes(self) -> tuple[Part, ...]:
+        """What was seen of whole gaps."""
+        return (self.first, *self.whole)
 
 
 @dataclass
@@ -95,6 +113,7 @@ def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
             tuple(row.population.ns),
             (part(row.kind, 0, row.whole[0]), part(row.kind, 1, row.whole[1])),
             (part(row.kind, 2, row.slices[0]), part(row.kind, 3, row.slices[1])),
+            part(row.kind, 4, row.first),
         )
         for row in rows
     ]

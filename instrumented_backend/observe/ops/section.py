@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from instrumented_backend.observe.native.build import RegionRow
 from instrumented_backend.observe.native.keys import region_key
-from instrumented_backend.observe.ops.estimate import SPREAD, Estimate, Sampled
+from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
+from instrumented_backend.observe.ops.scaling import SPREAD
 from instrumented_backend.records import (
     CapturedRecord,
     EagerOpRecord,
@@ -101,7 +102,9 @@ def _set_region_times(records: Sequence[GraphRecord], regions: Mapping[int, Regi
 
 def _observed_pct(observed: Observed) -> float | None:
     """Of the time outside regions, how much the windows saw."""
-    seen = sum(part.seen.ns for kind in observed.kinds for part in (*kind.whole, *kind.slices))
+    seen = sum(
+        part.seen.ns for kind in observed.kinds for part in (kind.first, *kind.whole, *kind.slices)
+    )
     total = sum(sum(kind.ns) for kind in observed.kinds)
     return 100 * min(1.0, seen / total) if total else None
 

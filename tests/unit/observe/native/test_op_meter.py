@@ -4,7 +4,17 @@ import time
 from typing import Any
 
 import torch
-from metering import CERTAIN, call, gaps, kinds_after, main_ns, names, place, seen, whole_after
+from metering import (
+    CERTAIN,
+    call,
+    gaps,
+    kinds_after,
+    main_ns,
+    names,
+    place,
+    seen,
+    whole_after,
+)
 from torch.utils.data import DataLoader
 
 X = torch.ones(2)
@@ -21,7 +31,7 @@ def test_gaps_are_counted_without_a_window(op_meter: Any) -> None:
     found = seen(op_meter)
     assert gaps(found) == {((0,), 3): 1, ((3,), 4): 5, ((4,), 3): 4, ((4,), 0): 1}
     assert {key: row.calls for key, row in found.regions.items() if row.calls} == {3: 5, 4: 5}
-    parts = [part for kind in found.kinds for part in (*kind.whole, *kind.slices)]
+    parts = [part for kind in found.kinds for part in (*kind.wholes, *kind.slices)]
     assert all(part.seen.n == 0 and part.cells == [] for part in parts)
     assert found.loose[0].cells == found.loose[1].cells == []
 
@@ -88,7 +98,7 @@ def test_quiet_time_is_in_no_gap_and_no_region(op_meter: Any) -> None:
     (before,) = kinds_after(found, 0)
     assert sum(before.ns) <= main_ns(found) - found.times.main_compile_ns
     assert before.octave < 26 and found.regions[1].ns < 0.1e9
-    assert names(*[part for kind in found.kinds for part in kind.whole]) == {"aten::cos": 1}
+    assert names(*[part for kind in found.kinds for part in kind.wholes]) == {"aten::cos": 1}
 
 
 def test_what_is_read_while_it_is_quiet(op_meter: Any) -> None:
@@ -135,7 +145,7 @@ def test_an_optimizers_events_are_marks(op_meter: Any) -> None:
     assert by_place == {(0,): 1, (1,): 3, (1, step): 6, (1, zero): 6}
     by_event: dict[Any, set[str]] = {}
     for kind in found.kinds:
-        by_event.setdefault(found.marks[kind.mark].event, set()).update(names(*kind.whole))
+        by_event.setdefault(found.marks[kind.mark].event, set()).update(names(*kind.wholes))
     assert by_event == {None: set(), step: {"aten::add_"}, zero: {"aten::zero_"}}
 
 
@@ -180,7 +190,7 @@ def test_a_dataloader_is_at_work(op_meter: Any) -> None:
     found = seen(op_meter)
     data, rest = set(), set()
     for kind in found.kinds:
-        (data if found.marks[kind.mark].in_data else rest).update(names(*kind.whole))
+        (data if found.marks[kind.mark].in_data else rest).update(names(*kind.wholes))
     assert "aten::sin" in data - rest and "aten::cos" in rest - data
     loading = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
     places = {place(found.marks[kind.mark]) for kind in found.kinds}

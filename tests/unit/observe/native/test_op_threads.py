@@ -233,7 +233,7 @@ def test_reading_while_other_threads_run(op_meter: Any) -> None:
     assert {key: found.regions[key].calls for key in (1, 2)} == dict(calls)
     assert found.loose[CERTAIN].cells == []
     assert sum(whole_after(found, key)[1] for key in (1, 2)) == sum(n for _, n in calls)
-    assert sum(names(*kind.whole)["aten::sin"] for kind in found.kinds) == sum(n for _, n in calls)
+    assert sum(names(*kind.wholes)["aten::sin"] for kind in found.kinds) == sum(n for _, n in calls)
 
 
 def test_windows_from_several_threads_at_once(op_meter: Any) -> None:

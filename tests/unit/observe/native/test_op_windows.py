@@ -1,7 +1,9 @@
 """What the native part sees in windows: whole gaps, and slices of long ones."""
 
+import random
 import threading
 import time
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -24,6 +26,7 @@ from metering import (
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
 LONG_OCTAVE = 28
+MAX_POSITIONS = 4096
 
 
 def test_a_gap_that_began_before_a_window_is_not_seen_whole(op_meter: Any) -> None:
@@ -61,8 +64,8 @@ def test_a_gap_is_seen_whole_although_the_window_ends(op_meter: Any) -> None:
     found = seen(op_meter)
     assert whole_after(found, 1) == (1, 3) and whole_after(found, 2) == (0, 0)
     (kind,) = kinds_after(found, 1)
-    assert names(*kind.whole) == {"aten::sin": 2, "aten::cos": 1}
-    assert kind.whole[CERTAIN].seen.ns == sum(kind.ns)
+    assert names(*kind.wholes) == {"aten::sin": 2, "aten::cos": 1}
+    assert kind.first.seen.ns == sum(kind.ns)
 
 
 def test_a_window_that_nothing_waits_for_closes_as_it_ends(op_meter: Any) -> None:
@@ -200,4 +203,74 @@ def test_a_short_gap_is_not_seen_in_slices(op_meter: Any) -> None:
     op_meter.op_meter_close()
     call(op_meter, 2)
     (kind,) = kinds_after(seen(op_meter), 1)
-    assert all(part.seen.n == 0 and not part.cells for part in (*kind.whole, *kind.slices))
+    assert all(part.seen.n == 0 and not part.cells for part in (*kind.wholes, *kind.slices))
+
+
+def test_positions_in_a_loop_are_apart(op_meter: Any) -> None:
+    """The same graph twice in each turn: after its first call one op, after its second two."""
+    op_meter.op_meter_open(False)
+    for _ in range(20):
+        call(op_meter, 1)
+        torch.sin(X)
+        call(op_meter, 1)
+        torch.sin(X)
+        torch.cos(X)
+        call(op_meter, 2)
+    found = seen(op_meter)
+    assert whole_after(found, 1) == (40, 60)
+    to_itself, to_the_next = (
+        {
+            kind.whole[CERTAIN].seen.ops / kind.whole[CERTAIN].seen.n
+            for kind in kinds_after(found, 1, to)
+            if kind.whole[CERTAIN].seen.n
+        }
+        for to in (1, 2)
+    )
+    assert to_itself == {1} and to_the_next == {2}
+
+
+def test_positions_with_the_same_ends_are_apart(op_meter: Any) -> None:
+    """From one call to the next of the same graph, with other graphs before them."""
+    op_meter.op_meter_open(False)
+    for _ in range(20):
+        for before, ops in ((2, 1), (3, 5)):
+            call(op_meter, before)
+            call(op_meter, 1)
+            for _ in range(ops):
+                torch.sin(X)
+            call(op_meter, 1)
+    kinds = kinds_after(seen(op_meter), 1, 1)
+    assert sum(sum(kind.n) for kind in kinds) == 40
+    means = {
+        kind.whole[CERTAIN].seen.ops / kind.whole[CERTAIN].seen.n
+        for kind in kinds
+        if kind.whole[CERTAIN].seen.n
+    }
+    assert means == {1, 5}
+
+
+def test_the_first_gap_is_apart(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    for turn in range(30):
+        call(op_meter, 1)
+        torch.sin(X)
+        if turn == 0:
+            torch.cos(X)
+    call(op_meter, 1)
+    kinds = kinds_after(seen(op_meter), 1, 1)
+    assert names(*[kind.first for kind in kinds])["aten::cos"] == 1
+    assert names(*[kind.whole[CERTAIN] for kind in kinds])["aten::cos"] == 0
+
+
+def test_too_many_positions_are_told_apart_by_their_mark_only(op_meter: Any) -> None:
+    """Calls in an order that never repeats: all are counted, and memory does not grow."""
+    draw, before = random.Random(0), 0
+    expected: Counter[tuple[tuple[int], int]] = Counter()
+    for _ in range(60_000):
+        call(op_meter, key := draw.randint(1, 8))
+        expected[(before,), key] += 1
+        before = key
+    expected[(before,), 0] = 1  # read in the middle of it
+    found = seen(op_meter)
+    assert gaps(found) == expected
+    assert len(found.kinds) < 2 * MAX_POSITIONS

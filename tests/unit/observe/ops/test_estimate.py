@@ -7,9 +7,10 @@ import pytest
 from simulated_runs import PROGRAMS, Program, observe
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
-from instrumented_backend.observe.ops.estimate import SKEW, SPREAD, estimate
+from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.scaling import SKEW, SPREAD
 
 RUNS = 200
 REGION = 1
@@ -48,10 +49,13 @@ def kind(
     mark: int = 0,
     to: int = 1,
     others: tuple[int, int] = (0, 0),
+    first: Part | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
-    return Kind(mark, to, octave, (n, others[0]), (ns, others[1]), whole, in_slices)
+    return Kind(
+        mark, to, octave, (n, others[0]), (ns, others[1]), whole, in_slices, first or nothing()
+    )
 
 
 def observed(
@@ -106,6 +110,44 @@ def test_certain_windows_help_where_those_of_chance_saw_too_few() -> None:
     certain, by_chance = part((10, 1000, 40, 80)), part((2, 200, 10, 20))
     found = estimate(observed(kind(100, 10_000, certain, by_chance)))
     assert found.eager.ops == pytest.approx(40 + 10 + 88 * 4)
+
+
+def test_the_first_gap_stands_for_itself() -> None:
+    # The first has 500 ops; of the 99 others, 4 were seen in a certain window and none by chance.
+    first, certain = part((1, 100, 500, 90)), part((4, 400, 12, 40))
+    found = estimate(observed(kind(100, 10_000, certain, first=first)))
+    assert found.eager.ops == pytest.approx(500 + 99 * 3)
+    only = estimate(observed(kind(100, 10_000, first=first)))
+    assert only.eager.ops == pytest.approx(500 * 100)  # nothing else is known
+    whole = estimate(observed(kind(5, 500, certain, first=first), whole=True))
+    assert whole.exact and whole.eager.ops == 512
+
+
+def test_positions_in_the_loop_are_scaled_apart() -> None:
+    # Of 1000 turns, the first position was seen 10 times with 2 ops, the second 40 with 7.
+    first = kind(1000, 100_000, None, part((10, 1000, 20, 50)))
+    second = kind(1000, 100_000, None, part((20, 2000, 140, 700), (20, 2000, 140, 700)))
+    found = estimate(observed(first, second))
+    assert found.eager.ops == pytest.approx(2000 + 7000) and found.eager.ops_error == 0
+    assert found.eager.ns == pytest.approx(5000 + 35_000)
+
+
+def test_positions_of_which_too_few_were_seen_are_taken_together() -> None:
+    # Of 4 with 100 gaps each, one gap with 1, 2, 3 and 6 ops was seen: 3 ops for each of the 400.
+    # The position that was seen often enough has no part in it.
+    rare = [
+        kind(
+            100, 10_000, None, part((1, 100, ops, 10), cells=[Cell("aten::sin", 0, 1, ops, 10, {})])
+        )
+        for ops in (1, 2, 3, 6)
+    ]
+    often = kind(1000, 100_000, None, part((30, 3000, 600, 60)))
+    found = estimate(observed(*rare, often))
+    assert found.by_name["aten::sin"].ops == pytest.approx(400 * 3)
+    assert found.by_name["aten::add"].ops == pytest.approx(1000 * 20)
+    # One that was not seen at all is like all others together: 612 ops in 34 gaps.
+    alone = estimate(observed(kind(34, 3400), *rare, often))
+    assert alone.eager.ops == pytest.approx(found.eager.ops + 34 * 3)
 
 
 def test_octaves_are_scaled_apart() -> None:

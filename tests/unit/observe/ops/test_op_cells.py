@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from metering import CERTAIN, RANDOM, call, on_thread, seen, whole_after
+from metering import CERTAIN, FIRST_GAP, RANDOM, call, on_thread, seen, whole_after
 
 from instrumented_backend.observe.native import build as native
 
@@ -107,7 +107,7 @@ def test_ops_are_booked_by_windows(op_meter: Any) -> None:
     assert whole_after(found, 1, CERTAIN) == (1, 1) and whole_after(found, 1, RANDOM) == (0, 0)
     array = (native.CellRow * 9)()
     assert op_meter.op_meter_cells(array, len(array)) == 1
-    assert array[0].part == CERTAIN
+    assert array[0].part == FIRST_GAP
 
 
 def test_what_is_inside_an_op_or_a_region_is_none(op_meter: Any) -> None:
@@ -139,7 +139,7 @@ def test_a_sampler_that_is_asked_for_each_op(op_meter: Any) -> None:
     assert held and asked == 3 * [b"aten::sin", b"aten::cos"]
     lines: Counter[tuple[str, int]] = Counter()
     for kind in found.kinds:
-        for cell in kind.whole[CERTAIN].cells:
+        for cell in [*kind.first.cells, *kind.whole[CERTAIN].cells]:
             ((number, (weight, ns)),) = cell.lines.items()
             lines[cell.name, number] += round(weight)
             assert weight == cell.count and ns == cell.time_ns
@@ -197,7 +197,7 @@ def test_the_gap_ends_while_a_line_is_sampled(op_meter: Any, change: str) -> Non
     torch.tanh(X)
     op_meter.op_meter_sample(native.Sampler(), False)
     found = seen(op_meter)
-    cells = [cell for kind in found.kinds for part in kind.whole for cell in part.cells]
+    cells = [cell for kind in found.kinds for part in kind.wholes for cell in part.cells]
     assert held and {cell.name: cell.lines.keys() for cell in cells}["aten::tanh"] == {3}
     assert all(not cell.lines for cell in cells if cell.name == "aten::cos")
 
@@ -216,7 +216,7 @@ def test_ctrl_c_while_a_line_is_sampled(op_meter: Any) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     assert held and came == [signal.SIGINT]
-    (cell,) = [cell for kind in seen(op_meter).kinds for part in kind.whole for cell in part.cells]
+    (cell,) = [cell for kind in seen(op_meter).kinds for part in kind.wholes for cell in part.cells]
     assert (cell.name, cell.count, cell.lines) == ("aten::sin", 1, {})
 
 
@@ -228,7 +228,7 @@ def test_a_sampler_that_has_gone(op_meter: Any) -> None:
     torch.sin(X)
     torch.cos(X)
     found = seen(op_meter)
-    cells = [cell for kind in found.kinds for part in kind.whole for cell in part.cells]
+    cells = [cell for kind in found.kinds for part in kind.wholes for cell in part.cells]
     assert held and {cell.name: set(cell.lines) for cell in cells} == {
         "aten::sin": {4},
         "aten::cos": set(),
