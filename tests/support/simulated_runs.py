@@ -182,6 +182,8 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
         parts = [sums.part() for sums in (*wholes[kind], *slices[kind])]
         first = firsts.get(kind, _Sums()).part()
         whole, in_slices = (parts[0], parts[1]), (parts[2], parts[3])
-        kinds.append(Kind(0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first))
+        kinds.append(
+            Kind(1000 * kind[0] + kind[1], 0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first)
+        )
     loose = Part(Seen(), []), Part(Seen(), [])
     return Observed([Mark(1, None, False)], kinds, loose, {}, TimeRow(), [], False, end)

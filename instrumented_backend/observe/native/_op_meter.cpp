@@ -113,7 +113,6 @@ struct alignas(64) Cell {
   uint32_t successor = kNoCell;  // the cell that came after it last time, on any thread
   uint32_t next = 0;             // of a first one: the ordinal of its name's next op in that pass
   uint64_t pass = 0;             // of the gap, by the thread that was here last
-  int32_t wanted = 0;            // samples, by kinds of gap that have none
 };
 static_assert(sizeof(Cell) == 64 || sizeof(Cell) == 128);
 
@@ -271,6 +270,7 @@ struct Position {
   History history;
   Edge* edges = nullptr;
   Edge* last = nullptr;
+  std::vector<bool> wanted = {};  // by slot: samples, for kinds of gap that have none
 };
 
 struct Region {
@@ -558,8 +558,8 @@ Position* position_after(Meter& m, Line& line, Mark* mark) {
 
 int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
 
-// Cells of that kind of gap whose line is not known ask for a sample of their next op.
-void ask_for_lines(Meter& m, const Mark& mark, const Tally& tally) {
+// Cells of that kind of gap whose line is not known ask for a sample of their next op there.
+void ask_for_lines(Meter& m, Position& position, const Tally& tally) {
   if (m.sampler == nullptr || tally.sums.seen.n > kAsks) {
     return;
   }
@@ -571,9 +571,19 @@ void ask_for_lines(Meter& m, const Mark& mark, const Tally& tally) {
   }
   for (const uint32_t slot : tally.ops.touched) {
     if (!known[slot]) {
-      m.cells[mark.cells[slot]].wanted = 1;
+      position.wanted.resize(std::max<size_t>(position.wanted.size(), slot + 1));
+      position.wanted[slot] = true;
     }
   }
+}
+
+// Has a kind of gap there asked for a sample of that cell.
+bool take_wanted(Position& position, uint32_t slot) {
+  if (slot >= position.wanted.size() || !position.wanted[slot]) {
+    return false;
+  }
+  position.wanted[slot] = false;
+  return true;
 }
 
 // What a thread has been quiet so far.
@@ -651,7 +661,7 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
     tally.sums.add(window, 1, double(ns), ops.ops, ops.op_ns);
     tally.ops.add(ops);
     if (!is_first) {
-      ask_for_lines(meter(), *position->mark, tally);
+      ask_for_lines(meter(), *position, tally);
     }
   } else {
     if (line.seen_from != 0) {
@@ -1107,9 +1117,9 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     booking.ops->op_ns += double(ns);
     booking.ops->add(booking.slot, 1, ns);
     if (m.sampler) {
-      if (cell.count == 1 || cell.wanted || m.sample_each) {
+      if (cell.count == 1 || m.sample_each ||
+          (line != nullptr && take_wanted(*line->from, cell.slot))) {
         weight = 1;
-        cell.wanted = 0;
       } else {
         t.random ^= t.random << 13;
         t.random ^= t.random >> 17;
@@ -1502,21 +1512,21 @@ struct MarkRow {
 };
 
 struct KindRow {
-  int64_t kind, mark, to, octave;
+  int64_t kind, edge, mark, to, octave;
   Population population;
   Seen whole[kSets], slices[kSets], first;
 };
 
 struct CellRow {
-  int64_t kind;  // -1: of threads without marks
-  int64_t part;  // 2 * (is it of slices) + set; 4: the first gap
+  int64_t kind, edge;  // -1: of threads without marks
+  int64_t part;        // 2 * (is it of slices) + set; 4: the first gap
   int64_t mark, slot, ordinal;
   const char* name;
   int64_t count, ns;
 };
 
 struct SampleRow {
-  int64_t kind, part, mark, slot, line;
+  int64_t kind, edge, part, mark, slot, line;
   double weight, weighted_ns;
 };
 
@@ -1526,6 +1536,10 @@ struct TimeRow {
   int64_t lost;
 };
 
+// Kinds of gap are numbered by their edge and octave.
+int64_t kind_of(const Edge& edge, int octave) { return edge.number * kOctaves + octave; }
+int64_t edge_of(int64_t kind) { return kind < 0 ? -1 : kind / kOctaves; }
+
 template <typename Visit>
 void each_kind(Meter& m, Visit visit) {
   for (Position& position : m.positions) {
@@ -1533,7 +1547,7 @@ void each_kind(Meter& m, Visit visit) {
       for (int octave = 0; octave < kOctaves; ++octave) {
         const Population& population = edge->population[octave];
         if (population.n[0] + population.n[1] > 0) {
-          visit(edge->number * kOctaves + octave, *position.mark, *edge, octave);
+          visit(kind_of(*edge, octave), *position.mark, *edge, octave);
         }
       }
     }
@@ -1617,7 +1631,8 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   std::lock_guard<std::mutex> lock(m.mutex);
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
-    KindRow row{kind, mark.number, edge.to, octave, edge.population[octave], {}, {}, {}};
+    KindRow row{kind, edge.number, mark.number, edge.to, octave, edge.population[octave],
+                {},   {},          {}};
     if (octave == edge.first_octave) {
       edge.first.sums.close();
       row.first = edge.first.sums.seen;
@@ -1642,7 +1657,8 @@ int64_t op_meter_cells(CellRow* out, int64_t capacity) {
     for (const uint32_t slot : seen.touched) {
       const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
       const CellSum& sum = seen.cells[slot];
-      output.add({kind, part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
+      output.add(
+          {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
     }
   });
   return output.size;
@@ -1654,8 +1670,8 @@ int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
   Output<SampleRow> output{out, capacity};
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const auto& [place, sums] : seen.samples) {
-      output.add({kind, part, mark == nullptr ? -1 : mark->number, int64_t(place >> 32),
-                  int64_t(uint32_t(place)), sums.first, sums.second});
+      output.add({kind, edge_of(kind), part, mark == nullptr ? -1 : mark->number,
+                  int64_t(place >> 32), int64_t(uint32_t(place)), sums.first, sums.second});
     }
   });
   return output.size;

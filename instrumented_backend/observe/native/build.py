@@ -69,7 +69,7 @@ class KindRow(ctypes.Structure):
     """Gaps from one mark to another, whose nanoseconds are of one octave."""
 
     _fields_: ClassVar = [
-        *_fields(ctypes.c_int64, "kind", "mark", "to", "octave"),
+        *_fields(ctypes.c_int64, "kind", "edge", "mark", "to", "octave"),
         ("population", Population),
         ("whole", Seen * _SETS),
         ("slices", Seen * _SETS),
@@ -81,7 +81,7 @@ class CellRow(ctypes.Structure):
     """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
 
     _fields_: ClassVar = [
-        *_fields(ctypes.c_int64, "kind", "part", "mark", "slot", "ordinal"),
+        *_fields(ctypes.c_int64, "kind", "edge", "part", "mark", "slot", "ordinal"),
         ("name", ctypes.c_char_p),
         *_fields(ctypes.c_int64, "count", "ns"),
     ]
@@ -91,7 +91,7 @@ class SampleRow(ctypes.Structure):
     """Samples of such ops that were taken on one line."""
 
     _fields_: ClassVar = [
-        *_fields(ctypes.c_int64, "kind", "part", "mark", "slot", "line"),
+        *_fields(ctypes.c_int64, "kind", "edge", "part", "mark", "slot", "line"),
         *_fields(ctypes.c_double, "weight", "weighted_ns"),
     ]
 

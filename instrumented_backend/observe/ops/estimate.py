@@ -84,30 +84,19 @@ def estimate(observed: Observed) -> Estimate:
 
 
 class _Lines:
-    """On which lines the ops of a cell were, by the samples taken of them."""
+    """On which lines the ops of a cell were."""
 
     def __init__(self, observed: Observed) -> None:
         self._lines = observed.lines
-        self._anywhere: dict[tuple[int, int], dict[int, tuple[float, float]]] = {}
-        parts = [
-            part for kind in observed.kinds for part in (kind.first, *kind.whole, *kind.slices)
-        ]
-        for part in (*parts, *observed.loose):
-            for cell in part.cells:
-                known = self._anywhere.setdefault((cell.mark, cell.slot), {})
-                for line, (weight, ns) in cell.lines.items():
-                    before = known.get(line, (0.0, 0.0))
-                    known[line] = before[0] + weight, before[1] + ns
 
     def of(self, cell: Cell) -> list[tuple[Line, float, float]]:
         """Each line with its share of the cell's ops, and of their time."""
-        weights = cell.lines or self._anywhere.get((cell.mark, cell.slot), {})
-        totals = [sum(sums[i] for sums in weights.values()) for i in range(2)]
-        if not weights or not totals[0]:
+        all_ops, all_ns = (sum(sums[i] for sums in cell.lines.values()) for i in range(2))
+        if not all_ops:
             return [(UNKNOWN, 1.0, 1.0)]
         return [
-            (self._line(number), weight / totals[0], ns / totals[1] if totals[1] else 1.0)
-            for number, (weight, ns) in weights.items()
+            (self._line(number), ops / all_ops, ns / all_ns if all_ns else ops / all_ops)
+            for number, (ops, ns) in cell.lines.items()
         ]
 
     def _line(self, number: int) -> Line:

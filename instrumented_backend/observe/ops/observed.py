@@ -1,7 +1,7 @@
 """What the op meter saw, as it is read from its native part."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -28,14 +28,14 @@ class Cell:
     count: int
     time_ns: int
     lines: dict[int, tuple[float, float]]
-    """A line's number → weight, nanoseconds times weight."""
+    """A line's number → ops and nanoseconds on it, by samples; empty where none are known."""
 
     def plus(self, other: "Cell") -> "Cell":
         """The same ops, of another kind of gap as well."""
         lines = dict(self.lines)
-        for line, (weight, ns) in other.lines.items():
+        for line, (ops, ns) in other.lines.items():
             before = lines.get(line, (0.0, 0.0))
-            lines[line] = before[0] + weight, before[1] + ns
+            lines[line] = before[0] + ops, before[1] + ns
         count, time_ns = self.count + other.count, self.time_ns + other.time_ns
         return replace(self, count=count, time_ns=time_ns, lines=lines)
 
@@ -55,6 +55,7 @@ class Kind:
     Gaps of which other marks came before are another one.
     """
 
+    edge: int  # the same for all lengths of gaps in one position and to one mark
     mark: int
     to: int
     octave: int
@@ -106,6 +107,7 @@ def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
 
     kinds = [
         Kind(
+            row.edge,
             row.mark,
             row.to,
             row.octave,
@@ -129,17 +131,53 @@ def _event(lib: Any, number: int) -> str | None:
 
 def _cells(lib: Any) -> dict[tuple[int, int], list[Cell]]:
     """By kind of gap and part of it."""
-    lines: dict[tuple[int, int, int], dict[int, tuple[float, float]]] = {}
-    for row in _rows(lib.op_meter_samples, native.SampleRow):
-        sums = lines.setdefault((row.kind, row.part, row.slot), {})
-        sums[row.line] = row.weight, row.weighted_ns
+    lines = _SampledLines(_rows(lib.op_meter_samples, native.SampleRow))
     found: dict[tuple[int, int], list[Cell]] = {}
     for row in _rows(lib.op_meter_cells, native.CellRow):
         name = row.name.decode(errors="replace")
-        on_lines = lines.get((row.kind, row.part, row.slot), {})
-        cell = Cell(name, row.mark, row.slot, row.count, row.ns, on_lines)
+        cell = Cell(name, row.mark, row.slot, row.count, row.ns, lines.of(row))
         found.setdefault((row.kind, row.part), []).append(cell)
     return found
+
+
+class _SampledLines:
+    """On which lines the ops of a cell were.
+
+    By the samples taken in its kind of gap; where there are none, by those of gaps from and to the
+    same marks in the same position; or of any that begin at the mark.
+    """
+
+    def __init__(self, rows: Iterable[native.SampleRow]) -> None:
+        self._weights: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
+        for row in rows:
+            for key in self._keys(row):
+                known = self._weights.setdefault(key, {})
+                weight, ns = known.get(row.line, (0.0, 0.0))
+                known[row.line] = weight + row.weight, ns + row.weighted_ns
+
+    @staticmethod
+    def _keys(row: native.SampleRow | native.CellRow) -> list[tuple[object, ...]]:
+        of_part = ("part", row.kind, row.part, row.slot)
+        if row.kind < 0:  # of threads without marks
+            return [of_part]
+        return [
+            of_part,
+            ("kind", row.kind, row.slot),
+            ("edge", row.edge, row.slot),
+            ("mark", row.mark, row.slot),
+        ]
+
+    def of(self, row: native.CellRow) -> dict[int, tuple[float, float]]:
+        weights = next((self._weights[key] for key in self._keys(row) if key in self._weights), {})
+        all_ops, all_ns = (sum(sums[i] for sums in weights.values()) for i in range(2))
+        return {
+            line: (
+                row.count * (weight / all_ops),
+                row.ns * (ns / all_ns if all_ns else weight / all_ops),
+            )
+            for line, (weight, ns) in weights.items()
+            if all_ops
+        }
 
 
 def _rows(function: Callable[[Any, int], int], kind: Any) -> list[Any]:

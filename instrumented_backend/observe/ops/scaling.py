@@ -5,10 +5,10 @@ kernels. For the others of their kind stand those that random windows saw, as ma
 were others; or, where these saw too few, those of certain windows; or gaps of the nearest length.
 Long gaps were seen in slices, which stand for as much more time as the gaps lasted.
 
-A kind of gap is from where to where, which octave its length is in, and where in the program's loop
-it is: a step with an evaluation after it is none like the others, nor is a graph's second call in a
-step like its first, and a loop whose steps are all alike comes out exactly. Positions of which too
-few were seen are taken together.
+A kind of gap is from where to where, which octave its length is in, and where in the program's
+loop it is: a step with an evaluation after it is none like the others, nor is a graph's second call
+in a step like its first, and a loop whose steps are all alike comes out exactly. Positions of which
+too few were seen are taken together.
 """
 
 import math
@@ -99,18 +99,25 @@ def _together(parts: Iterable[Part]) -> Part:
 def all_scaled(kinds: Iterable[Kind]) -> Iterator[tuple[int, Group, list[Scaled]]]:
     """The mark after which they are; the gaps; what stands for them."""
     by_mark: dict[int, dict[tuple[int, int], Group]] = {}
+    same_edge: dict[int, list[Group]] = {}
     for kind in kinds:
+        same_edge.setdefault(kind.edge, []).append(Group(kind.to, kind.octave, [kind]))
         groups = by_mark.setdefault(kind.mark, {})
         group = groups.setdefault((kind.to, kind.octave), Group(kind.to, kind.octave))
         group.kinds.append(kind)
     for mark, groups in by_mark.items():
         after = list(groups.values())
         for group in after:
-            yield mark, group, list(_of_group(group, after))
+            yield mark, group, list(_of_group(group, after, same_edge))
 
 
-def _of_group(group: Group, after: list[Group]) -> Iterator[Scaled]:
-    """What stands for all of its gaps; ``after`` has all that begin at its mark."""
+def _of_group(
+    group: Group, after: list[Group], same_edge: dict[int, list[Group]]
+) -> Iterator[Scaled]:
+    """What stands for all of its gaps.
+
+    ``after`` has all that begin at its mark, ``same_edge`` those in one position and to one mark.
+    """
     yield Scaled(group.first, 1.0, 1.0)
     yield Scaled(group.certain, 1.0, 1.0)
     if group.octave >= LONG:
@@ -122,15 +129,21 @@ def _of_group(group: Group, after: list[Group]) -> Iterator[Scaled]:
         certain, random = kind.whole
         n = sum(kind.n) - kind.first.seen.n - certain.seen.n
         ns = max(0.0, sum(kind.ns) - kind.first.seen.ns - certain.seen.ns)
-        if n <= 0:
-            continue
-        if random.seen.n >= min(n, ENOUGH) or certain.seen.n:
-            yield from _of_others(certain, random, n, ns)
-        else:
-            few.append((kind, n, ns))
+        if n > 0:
+            if certain.seen.n or random.seen.n >= min(n, ENOUGH):
+                yield from _of_others(certain, random, n, ns)
+            elif near := _often_nearby(kind, same_edge[kind.edge]):
+                yield _like(near, n, ns, group.octave)
+            else:
+                few.append((kind, n, ns))
     if few:
-        kinds, ns_each = [kind for kind, _, _ in few], [ns for _, _, ns in few]
-        yield from _of_few(kinds, sum(n for _, n, _ in few), sum(ns_each), group, after)
+        yield from _of_few(few, group, after)
+
+
+def _often_nearby(kind: Kind, same_edge: list[Group]) -> Part | None:
+    """Gaps in the same position, of another length, if enough were seen."""
+    near = _nearest(kind.octave, _by_octave(same_edge))
+    return near if near is not None and near.seen.n >= ENOUGH else None
 
 
 def _of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scaled]:
@@ -146,10 +159,11 @@ def _of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Sca
 
 
 def _of_few(
-    kinds: list[Kind], n: float, ns: float, group: Group, after: list[Group]
+    few: list[tuple[Kind, float, float]], group: Group, after: list[Group]
 ) -> Iterator[Scaled]:
-    """``n`` gaps in places of which too few were seen: those of all places together."""
-    random = _together(kind.whole[1] for kind in kinds)
+    """Gaps, and their time, in positions of which too few were seen: taken together."""
+    n, ns = sum(n for _, n, _ in few), sum(ns for _, _, ns in few)
+    random = _together(kind.whole[1] for kind, _, _ in few)
     if random.seen.n >= ENOUGH:
         yield _times(random, n / random.seen.n, ns, n - random.seen.n)
         return
@@ -157,44 +171,53 @@ def _of_few(
         if part.seen.n:
             yield _times(part, n / part.seen.n, ns, n)
             return
-    near = _nearest(group, [other for other in after if other.to == group.to])
-    near = near or _nearest(group, after)
+    to_the_same = [other for other in after if other.to == group.to]
+    near = _nearest(group.octave, _by_octave(to_the_same))
+    near = near or _nearest(group.octave, _by_octave(after))
     if near is not None:
-        scaled = _times(near, n / near.seen.n, ns, n)
-        if group.octave <= _octave_of(near):
-            yield scaled
-            return
-        # What made these longer may have been ops like the others, or none: two standard errors
-        # are as many as go into the time.
-        more = scaled.ops * max(0.0, ns * near.seen.n / (n * near.seen.ns) - 1.0)
-        apart_ns = (ns - scaled.ns) / SPREAD
-        yield replace(
-            scaled,
-            ops_variance=scaled.ops_variance + (more / SPREAD) ** 2,
-            ns_variance=scaled.ns_variance + (apart_ns / 2) ** 2,
-        )
+        yield _like(near, n, ns, group.octave)
+
+
+def _like(near: Part, n: float, ns: float, octave: int) -> Scaled:
+    """``n`` gaps that took ``ns``, by what was seen of others that are of another length."""
+    scaled = _times(near, n / near.seen.n, ns, n)
+    if octave <= _octave_of(near):
+        return scaled
+    # What made these longer may have been ops like the others, or none: two standard errors are as
+    # many as go into the time.
+    more = scaled.ops * max(0.0, ns * near.seen.n / (n * near.seen.ns) - 1.0)
+    apart_ns = (ns - scaled.ns) / SPREAD
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + (more / SPREAD) ** 2,
+        ns_variance=scaled.ns_variance + (apart_ns / 2) ** 2,
+    )
 
 
 def _octave_of(part: Part) -> int:
     return int(math.log2(max(1.0, part.seen.ns / part.seen.n)))
 
 
-def _nearest(group: Group, others: list[Group]) -> Part | None:
-    """Of those that were seen: one octave longer, as windows make them, or shorter, as most of
-    those are that something held up, or longer."""
+def _by_octave(others: Iterable[Group]) -> dict[int, Part]:
+    """What was seen most often of each length; of first gaps only where nothing else is known."""
+    others = list(others)
     parts = [
         (other.octave, part)
         for other in others
         for part in (other.certain, other.random)
         if part.seen.n
     ]
-    # Of the first gap only, where nothing else is known.
     parts = parts or [(other.octave, other.first) for other in others if other.first.seen.n]
-    by_octave = dict(sorted(parts, key=lambda item: item[1].seen.n))  # the one most often seen
-    shorter = [octave for octave in by_octave if octave < group.octave]
-    longer = [octave for octave in by_octave if octave > group.octave]
-    if group.octave + 1 in by_octave:
-        return by_octave[group.octave + 1]
+    return dict(sorted(parts, key=lambda item: item[1].seen.n))
+
+
+def _nearest(octave: int, by_octave: dict[int, Part]) -> Part | None:
+    """One octave longer, as windows make them, or shorter, as most of those are that something
+    held up, or longer."""
+    shorter = [other for other in by_octave if other < octave]
+    longer = [other for other in by_octave if other > octave]
+    if octave + 1 in by_octave:
+        return by_octave[octave + 1]
     if shorter:
         return by_octave[max(shorter)]
     return by_octave[min(longer)] if longer else None

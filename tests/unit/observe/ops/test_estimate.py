@@ -1,5 +1,6 @@
 """Extrapolation: by hand-computed sums, and over simulated runs whose truth is known."""
 
+import itertools
 import math
 import random
 
@@ -37,6 +38,9 @@ def part(*windows: tuple[float, float, float, float], cells: list[Cell] | None =
     return Part(seen, cells)
 
 
+_edges = itertools.count(1)
+
+
 def kind(
     n: int,
     ns: int,
@@ -50,12 +54,13 @@ def kind(
     to: int = 1,
     others: tuple[int, int] = (0, 0),
     first: Part | None = None,
+    edge: int | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
-    return Kind(
-        mark, to, octave, (n, others[0]), (ns, others[1]), whole, in_slices, first or nothing()
-    )
+    edge = next(_edges) if edge is None else edge
+    counts = (n, others[0]), (ns, others[1])
+    return Kind(edge, mark, to, octave, *counts, whole, in_slices, first or nothing())
 
 
 def observed(
@@ -135,19 +140,28 @@ def test_positions_in_the_loop_are_scaled_apart() -> None:
 def test_positions_of_which_too_few_were_seen_are_taken_together() -> None:
     # Of 4 with 100 gaps each, one gap with 1, 2, 3 and 6 ops was seen: 3 ops for each of the 400.
     # The position that was seen often enough has no part in it.
-    rare = [
-        kind(
-            100, 10_000, None, part((1, 100, ops, 10), cells=[Cell("aten::sin", 0, 1, ops, 10, {})])
-        )
-        for ops in (1, 2, 3, 6)
-    ]
+    sines = [Cell("aten::sin", 0, 1, ops, 10, {}) for ops in (1, 2, 3, 6)]
+    rare = [kind(100, 10_000, None, part((1, 100, cell.count, 10), cells=[cell])) for cell in sines]
     often = kind(1000, 100_000, None, part((30, 3000, 600, 60)))
     found = estimate(observed(*rare, often))
     assert found.by_name["aten::sin"].ops == pytest.approx(400 * 3)
     assert found.by_name["aten::add"].ops == pytest.approx(1000 * 20)
-    # One that was not seen at all is like all others together: 612 ops in 34 gaps.
-    alone = estimate(observed(kind(34, 3400), *rare, often))
-    assert alone.eager.ops == pytest.approx(found.eager.ops + 34 * 3)
+    # One that was not seen at all, where no other is rare, is like all: 17 ops in each gap.
+    seen = [
+        kind(100, 10_000, None, part((3, 300, 6, 10))),
+        kind(99, 9900, None, part((33, 1, 606, 1))),
+    ]
+    known = estimate(observed(*seen))
+    found = estimate(observed(kind(10, 1000), *seen))
+    assert found.eager.ops == pytest.approx(known.eager.ops + 10 * 17)
+
+
+def test_a_position_at_another_length_comes_before_other_positions() -> None:
+    # 3 ops in each gap of its own edge, one octave shorter; 50 elsewhere, in its own.
+    shorter = kind(20, 10_000, None, part((5, 2500, 15, 10)), octave=9, edge=7)
+    elsewhere = kind(20, 30_000, None, part((5, 7500, 250, 10)))
+    found = estimate(observed(kind(4, 6000, edge=7), shorter, elsewhere))
+    assert found.eager.ops == pytest.approx(20 * 3 + 20 * 50 + 4 * 3)
 
 
 def test_octaves_are_scaled_apart() -> None:
@@ -302,14 +316,6 @@ def test_lines_share_an_ops_count_by_weight() -> None:
     places = {key: (sums.ops, sums.ns) for key, sums in found.by_place.items()}
     assert places[REGION, here] == (75, pytest.approx(300))
     assert places[REGION, UNKNOWN] == (10, 100)
-
-
-def test_lines_of_the_same_op_in_other_gaps_are_of_use() -> None:
-    here = Line("a.py", 1, "f")
-    known = part((1, 10, 1, 5), cells=[Cell("aten::add", 0, 0, 1, 5, {0: (1.0, 5.0)})])
-    unknown = part((1, 3000, 1, 5), cells=[Cell("aten::add", 0, 0, 1, 5, {})])
-    found = estimate(observed(kind(1, 10, known), kind(1, 3000, unknown, octave=11), lines=[here]))
-    assert {key: sums.ops for key, sums in found.by_line.items()} == {("aten::add", here): 2}
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
