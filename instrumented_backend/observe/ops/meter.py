@@ -69,6 +69,7 @@ class OpMeter(Observer):
         self._lock = threading.RLock()
         self._lib: Any = None
         self._loader: threading.Thread | None = None
+        self._loaded = threading.Event()  # set, too, where it cannot be had
         self._patience_ends_s = 0.0  # on the monotonic clock
         self._counter = OpCounter()
         self._lines = Lines(failures, print_missing)
@@ -121,15 +122,23 @@ class OpMeter(Observer):
         if not self._patched:
             self._patched = True
             dynamo.patch_compile_callbacks(self.compiling)
-        self._loader = threading.Thread(
-            target=self._load, name="instrumented_backend op meter", daemon=True
+        self._loaded = threading.Event()
+        loader = threading.Thread(
+            target=self._load_and_tell, name="instrumented_backend op meter", daemon=True
         )
         self._patience_ends_s = time.monotonic() + native.PATIENCE_S
-        self._loader.start()
+        loader.start()
+        self._loader = loader
         # From a cache it is loaded at once, and what the program does next is seen.
         self._wait_for_native(native.PATIENCE_S if self._mode == "always" else LOAD_PATIENCE_S)
         with self._lock:
             self._is_late = self._lib is None
+
+    def _load_and_tell(self) -> None:
+        try:
+            self._load()
+        finally:
+            self._loaded.set()
 
     def _load(self) -> None:
         with self._failures.guard("ops"):
@@ -280,15 +289,15 @@ class OpMeter(Observer):
 
     def _wait_for_native(self, patience_s: float) -> None:
         """No longer in all than a build takes: a compiler may hang."""
-        loader = self._loader
-        if loader is not None and loader is not threading.current_thread() and self._lib is None:
+        if self._loader is not None and self._lib is None:
             left_s = self._patience_ends_s - time.monotonic()
-            loader.join(max(0.0, min(patience_s, left_s)))
+            # Not `join`, after which an interrupted thread is taken for one that has ended.
+            self._loaded.wait(max(0.0, min(patience_s, left_s)))
 
     @property
     def unavailable(self) -> str | None:
         """Why there is no op meter; None where there is one."""
-        if self._loader is not None and self._loader.is_alive():
+        if self._loader is not None and not self._loaded.is_set():
             return "no op meter: it was still being built"
         return self._problem
 

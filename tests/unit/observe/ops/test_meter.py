@@ -107,8 +107,8 @@ def test_the_first_call_waits_for_what_is_being_built_and_no_later_one(
     ((code, text),) = [(note.code, note.text) for note in made._failures.notes]
     assert code == notes.SLOWER and text.endswith("to be built; it is not there yet")
     assert made.unavailable == "no op meter: it was still being built"
-    monkeypatch.setattr(made._loader, "join", lambda left_s: waits.append(left_s))
     waits: list[float] = []
+    monkeypatch.setattr(made._loaded, "wait", waits.append)
     made.enter(1)
     made.count_graphs()
     assert waits == [0.0, 0.0]
