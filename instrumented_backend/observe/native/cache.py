@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from filelock import FileLock, Timeout
 
+from instrumented_backend.observe.descriptors import close_own, identity_of
 from instrumented_backend.observe.native.compiler import NativeError
 from instrumented_backend.records.whole_file import sweep, write_whole
 
@@ -90,13 +91,14 @@ def _own_folder(folder: Path | None) -> Iterator[Path]:
     folder = folder or cache_folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     number = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    identity = identity_of(number)
     try:
         problem = _problem(os.fstat(number))
         if problem is not None:
             raise OSError(f"{folder} {problem}")
         yield Path(f"/proc/self/fd/{number}")
     finally:
-        os.close(number)
+        close_own(number, identity)
 
 
 def _problem(status: os.stat_result) -> str | None:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from instrumented_backend.observe.descriptors import close_own, identity_of
+
 _COMPILERS = ("g++", "c++", "clang++")
 _MAX_MESSAGES = 64 << 10  # bytes that are read
 _REAPED_S = 5.0  # killed processes are gone long before
@@ -76,26 +78,27 @@ def _run(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int, str
 
     ``folder`` is removed if this process ends meanwhile.
     """
+    messages = folder / "messages"
     lifeline = _Lifeline()
-    with (folder / "messages").open("w+b") as said:
-        try:
+    try:
+        with messages.open("wb") as said:  # what a compiler leaves running would keep a pipe open
             process = subprocess.Popen(
                 ["/bin/sh", "-c", _SUPERVISOR, str(folder), *command],
                 stdin=lifeline.reader,
                 stdout=subprocess.DEVNULL,
-                stderr=said,  # a file: what a compiler leaves running could keep a pipe open
+                stderr=said,
                 env={**os.environ, "TMPDIR": str(folder)},
                 start_new_session=True,  # Ctrl-C is the program's, not the compiler's
             )
-            try:
-                code = process.wait(limit_s)
-            finally:
-                lifeline.cut()
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(_REAPED_S)
+        try:
+            code = process.wait(limit_s)
         finally:
             lifeline.cut()
-        said.seek(0)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_REAPED_S)
+    finally:
+        lifeline.cut()
+    with messages.open("rb") as said:
         return code, said.read(_MAX_MESSAGES).decode("utf-8", "replace")
 
 
@@ -106,24 +109,15 @@ class _Lifeline:
 
     def __init__(self) -> None:
         self.reader, self._writer = os.pipe()
-        self._identity = self._identity_of(self._writer)
+        self._identity = identity_of(self._writer)
         self._all.add(self)
-
-    @staticmethod
-    def _identity_of(end: int) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(end)
-        except OSError:
-            return None  # closed
-        return status.st_dev, status.st_ino
 
     def cut(self) -> None:
         """Close both ends, unless the program has, and has opened a file under their numbers."""
         if self in self._all:
             self._all.discard(self)
             for end in (self.reader, self._writer):
-                if self._identity_of(end) == self._identity:
-                    os.close(end)
+                close_own(end, self._identity)
 
     @classmethod
     def cut_all(cls) -> None:

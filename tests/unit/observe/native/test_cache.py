@@ -165,6 +165,32 @@ def test_the_folder_that_is_checked_is_the_one_that_is_used(kept: Cache) -> None
     assert kept.library.read_text() == "planted"
 
 
+def test_a_program_that_closes_what_it_does_not_know(kept: Cache, tmp_path: Path) -> None:
+    """While the library is built; its own file gets the number, and keeps it."""
+    kept.library.unlink()
+    taken: list[int] = []
+
+    def close_and_open() -> None:
+        mine = os.open(tmp_path / "mine", os.O_RDWR | os.O_CREAT)
+        for number in map(int, os.listdir("/proc/self/fd")):
+            try:
+                target = os.readlink(f"/proc/self/fd/{number}")
+            except FileNotFoundError:
+                continue  # that of the listing
+            if target == str(kept.folder):
+                os.dup2(mine, number)
+                taken.append(number)
+        taken.append(mine)
+
+    assert kept.load(meanwhile=close_and_open) == "built"
+    assert len(taken) == 2
+    for number in taken:
+        os.write(number, b"mine")
+        os.close(number)
+    (remark,) = kept.remarks
+    assert "not kept: " in remark
+
+
 def test_no_path_is_used_twice(kept: Cache) -> None:
     """The dynamic linker would take the second library for the first."""
     paths: list[str] = []
