@@ -18,6 +18,7 @@ from pathlib import Path
 import click
 from proof.calls import tiny_call
 from proof.compilations import compilations
+from proof.endings import endings
 from proof.ends import start_and_end
 from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_json
 from proof.memory import memory
@@ -33,6 +34,7 @@ MEANINGS = {
     "steps": "training steps with the defaults",
     "always": "the same with INSTRUMENTED_OPS=always",
     "ends": "import and exit",
+    "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
     "memory": "growth of resident memory",
@@ -40,7 +42,7 @@ MEANINGS = {
 
 
 @click.command(
-    epilog="\b\nWhat --only names (by default all but compared and memory):\n"
+    epilog="\b\nWhat --only names (by default all but endings, compared, and memory):\n"
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -50,7 +52,7 @@ MEANINGS = {
     default=8,
     show_default=True,
     type=click.IntRange(1),
-    help="Of a row; warm takes 4 times as many, ends twice, memory a quarter.",
+    help="Of a row; warm takes 4 times as many, ends twice, endings half, memory a quarter.",
 )
 @click.option("--rounds", default=100, show_default=True, help="Rounds of 60 calls each.")
 @click.option("--scale", default=1.0, show_default=True, help="Of the counts in --only memory.")
@@ -75,6 +77,7 @@ def main(
         "steps": lambda: steps("auto", device, pairs),
         "always": lambda: steps("always", device, pairs),
         "ends": lambda: start_and_end(2 * pairs),
+        "endings": lambda: endings(max(pairs // 2, 1)),
         "compared": lambda: compared(device, pairs),
         "memory": lambda: memory(max(pairs // 4, 1), scale),
     }

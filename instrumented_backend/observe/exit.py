@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from types import FrameType
 
+from instrumented_backend.observe.descriptors import close_own, identity_of
+
 # After the program's own finalizers, which have higher priorities (the default is 0).
 _FINALIZE_LAST = -1000
 _PENDING_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
@@ -38,32 +40,23 @@ class _Pipe:
             for end in ends:
                 os.close(end)
         os.set_blocking(self.writer, False)
-        self._identity = self._identity_of(self.writer)
-
-    @staticmethod
-    def _identity_of(end: int) -> tuple[int, int] | None:
-        try:
-            status = os.fstat(end)
-        except OSError:
-            return None  # closed
-        return status.st_dev, status.st_ino
+        self._identity = identity_of(self.writer)
 
     def read(self) -> bytes:
         """Nothing once it is closed."""
-        is_there = self._identity_of(self.reader) == self._identity
+        is_there = identity_of(self.reader) == self._identity
         return os.read(self.reader, 64) if is_there else b""
 
     def write(self, data: bytes) -> bool:
         """Whether it was still there."""
-        if self._identity_of(self.writer) != self._identity:
+        if identity_of(self.writer) != self._identity:
             return False
         os.write(self.writer, data)
         return True
 
     def close(self) -> None:
         for end in (self.reader, self.writer):
-            if self._identity_of(end) == self._identity:
-                os.close(end)
+            close_own(end, self._identity)
 
 
 class ExitHooks:

@@ -1,6 +1,7 @@
 """The process's one session: what is observed from the first torch.compile to the exit."""
 
 import gc
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.observer import Observer
-from instrumented_backend.observe.ops.meter import OpMeter
+from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.torch_compat import fx, inductor
@@ -92,7 +93,7 @@ class Session:
             from instrumented_backend.observe.device import meter as device
 
             self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
-        self._kernel_timer = KernelTimer() if device_time else None
+        self._kernel_timer = KernelTimer(self.failures) if device_time else None
         self._codegen = CodegenFacts(self.failures)
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
@@ -281,7 +282,7 @@ class Session:
         with self.failures.guard("CUDA graphs"):
             cudagraphs = self._cudagraphs.report()
         with self.failures.guard("captured ops"):
-            self.ops.count_graphs()
+            self.ops.count_graphs(math.inf if parsing_limit_s is None else EXIT_PATIENCE_S)
         with self.failures.guard("ops"):
             observed = self.ops.read()
         if self._device is not None:

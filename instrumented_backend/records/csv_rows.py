@@ -4,9 +4,11 @@ import csv
 import enum
 import io
 import os
-import uuid
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
+
+from instrumented_backend.records.whole_file import sweep, write_whole, written_part
 
 _ATTEMPTS = 10
 
@@ -25,11 +27,12 @@ def append_row(path: str, header: Iterable[str], row: Iterable[Any]) -> None:
 
     Each line is one write at the end of the file, so that lines of different writers never mix
     (on local file systems; NFS promises less). A new file appears with its header already in it.
+    A symbolic link is refused: it may be another user's, to a file of this one's.
     """
     line = _line(map(cell, row))
     for _ in range(_ATTEMPTS):
         try:
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
         except FileNotFoundError:
             _create(path, _line(header))
             continue
@@ -43,47 +46,41 @@ def append_row(path: str, header: Iterable[str], row: Iterable[Any]) -> None:
 
 def start(path: str, header: Iterable[str]) -> None:
     """Leave the header alone in the file, whatever it held. Raises OSError."""
-    part = _part(path, _line(header))
-    os.replace(part, path)
+    write_whole(Path(path), _line(header))
 
 
 def _create(path: str, header: bytes) -> None:
-    part = _part(path, header)
-    try:
-        os.link(part, path)  # unlike a rename, never over what another writer has just made
-    except FileExistsError:
-        return
-    except OSError:
-        # A file system without links; another writer's first row may come before the header.
+    folder = Path(path).parent
+    folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
+    with written_part(Path(path), header) as part:
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            os.link(part, path)  # unlike a rename, never over what another writer has just made
         except FileExistsError:
             return
-        try:
-            _write(file, header, path)
-        finally:
-            os.close(file)
-    finally:
-        os.unlink(part)
+        except OSError:
+            _create_without_links(path, header)
 
 
-def _part(path: str, content: bytes) -> str:
-    """A new file beside ``path`` with this content; its folder is made if it has gone."""
-    folder, name = os.path.split(path)
-    if folder:
-        os.makedirs(folder, exist_ok=True)
-    part = os.path.join(folder, f".{name}.{uuid.uuid4().hex}.part")
-    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+def _create_without_links(path: str, header: bytes) -> None:
+    """Another writer's first row may come before the header."""
     try:
-        _write(file, content, part)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+    except FileExistsError:
+        return
+    try:
+        _write(file, header, path)
     finally:
         os.close(file)
-    return part
 
 
 def _write(file: int, content: bytes, path: str) -> None:
-    if os.write(file, content) != len(content):
-        raise OSError(f"{path}: a line was cut short: no space left")
+    written = os.write(file, content)
+    if written != len(content):
+        end = os.fstat(file).st_size
+        if os.lseek(file, 0, os.SEEK_CUR) == end:  # nobody has written behind it
+            os.ftruncate(file, end - written)
+        raise OSError(f"{path}: a line did not fit: no space left")
 
 
 def _line(cells: Iterable[str]) -> bytes:

@@ -18,6 +18,7 @@ NOT_LISTED = "not-listed"  # counted, but beyond the number of records that are 
 NOT_WATCHED = "not-watched"  # the program switched off what we listen to
 NOT_PARSED = "not-parsed"  # kernels that are known by their names only
 SLOWER = "slower"  # a native part is missing, and Python does its work
+NOT_KEPT = "not-kept"  # a native part is built by each process anew
 GRAPH_STATS_UNKNOWN = "graph-stats-unknown"
 ORIGINS_NOT_KEPT = "origins-not-kept"  # a later, warm run will not know the kernels' origins
 

@@ -4,11 +4,12 @@ One file for each graph and kind of fact, under the graph's own hash: the genera
 cache key stay as they are.
 """
 
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.records.whole_file import write_whole
+from instrumented_backend.records.whole_file import sweep, write_whole
 
 FOLDER = "instrumented"  # in Inductor's cache
 VERSION = 1
@@ -32,7 +33,14 @@ def save(path: Path, data: Any) -> None:
     """
     text = json.dumps({"version": VERSION, "data": data})
     if len(text) <= MAX_CHARACTERS:
+        _sweep_once(path.parent)
         write_whole(path, text)
+
+
+@functools.lru_cache(maxsize=64)
+def _sweep_once(folder: Path) -> None:
+    """Of what killed processes left there. A process looks once: there may be many files."""
+    sweep(folder)
 
 
 def load(path: Path) -> Any:

@@ -1,16 +1,84 @@
 """Files that a reader sees whole or not at all."""
 
+import contextlib
+import fcntl
 import os
+import re
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+_ATTEMPTS = 10
+_PART = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 
-def write_whole(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8, whoever else writes the same file now. Raises OSError."""
+
+def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+    """Write ``content``, text as UTF-8, whoever else writes the same file now. Raises OSError.
+
+    A symbolic link of that name is replaced, and not followed.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
-    try:
-        part.write_text(text, encoding="utf-8")
+    whole = content.encode() if isinstance(content, str) else content
+    with written_part(path, whole, mode) as part:
         os.replace(part, path)
+
+
+@contextmanager
+def written_part(path: Path, content: bytes, mode: int = 0o666) -> Iterator[Path]:
+    """A new file beside ``path``, whole, to be given its name; gone afterwards.
+
+    It is locked meanwhile: `sweep` takes one that is not for a dead process's. Raises OSError.
+    """
+    part, file = _new_part(path, mode)
+    try:
+        try:
+            view = memoryview(content)
+            while view:
+                view = view[os.write(file, view) :]
+            # Some file systems tell at a close only that the disk is full; the lock stays.
+            os.close(os.dup(file))
+            yield part
+        finally:
+            part.unlink(missing_ok=True)
     finally:
-        part.unlink(missing_ok=True)  # it is there only if something failed
+        os.close(file)
+
+
+def _new_part(path: Path, mode: int) -> tuple[Path, int]:
+    for _ in range(_ATTEMPTS):
+        part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+        file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        if _lock(file) and os.fstat(file).st_nlink:
+            return part, file
+        os.close(file)  # it was swept before it was locked
+    raise FileNotFoundError(f"{path}: swept away as often as it was begun")
+
+
+def _lock(file: int) -> bool:
+    """Whether nobody else has it. Not every file system knows locks; `sweep` finds out, too."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
+def sweep(folder: Path) -> None:
+    """Remove what processes that were killed had begun to write there."""
+    with contextlib.suppress(OSError):  # of the folder
+        for name in os.listdir(folder):
+            if _PART.fullmatch(name):
+                with contextlib.suppress(OSError):  # of another user, gone, or being written
+                    _sweep(folder / name)
+
+
+def _sweep(part: Path) -> None:
+    file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        part.unlink()
+    finally:
+        os.close(file)

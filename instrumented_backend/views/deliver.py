@@ -2,6 +2,7 @@
 
 import logging
 import sys
+from pathlib import Path
 
 from instrumented_backend.records import Report, notes
 from instrumented_backend.settings import Settings
@@ -14,14 +15,27 @@ log = logging.getLogger("instrumented_backend")
 def deliver(report: Report, settings: Settings) -> None:
     """Print and write what the settings ask for. The program's exit code stays its own."""
     if settings.dir is not None:
-        try:
-            write_files(report, settings.dir)
-        except OSError as error:
-            log.warning("no report file: %s", error)
-            report.add_note(notes.LOST, f"lost: report files: {error}")
+        for text in _write(report, settings.dir):
+            log.warning("%s", text)
+            report.add_note(notes.LOST, text)
     # Python's own ``print`` takes a stderr that is None for stdout.
     if report.run.rank == 0 and settings.tables and sys.stderr is not None:
         _print(render(report, settings.tables))
+
+
+def _write(report: Report, folder: Path) -> list[str]:
+    """What was lost, a line for each reason."""
+    try:
+        lost = write_files(report, folder)
+    except OSError as error:
+        return [f"lost: report files: {error}"]
+    reasons: dict[str, list[str]] = {}
+    for name, problem in lost.items():
+        reasons.setdefault(problem.strerror or str(problem), []).append(name)
+    return [
+        f"lost: not written in {folder}: {', '.join(names)}: {reason}"
+        for reason, names in reasons.items()
+    ]
 
 
 def _print(text: str) -> None:

@@ -3,24 +3,30 @@
 from pathlib import Path
 
 from instrumented_backend.records import Report
-from instrumented_backend.records.whole_file import write_whole
-from instrumented_backend.views.output import write_csv
-from instrumented_backend.views.tables import TABLES, Table
+from instrumented_backend.records.whole_file import sweep, write_whole
+from instrumented_backend.views.output import to_csv
+from instrumented_backend.views.tables import TABLES
 
 
-def write_files(report: Report, folder: Path) -> None:
-    """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``; raises OSError."""
+def write_files(report: Report, folder: Path) -> dict[str, OSError]:
+    """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``, each whole or not at all.
+
+    Returns which could not be written, and why; raises OSError where there can be no folder.
+    """
     folder.mkdir(parents=True, exist_ok=True)
+    sweep(folder)
     suffix = f"rank{report.run.rank}.pid{report.run.pid}"
-    write_whole(folder / f"report.{suffix}.json", report.to_json() + "\n")
+    contents = {f"report.{suffix}.json": (report.to_json() + "\n").encode()}
     for table in TABLES.values():
-        _write_csv(folder / f"{table.name}.{suffix}.csv", table, report)
-
-
-def _write_csv(path: Path, table: Table, report: Report) -> None:
-    rows = list(table.rows(report))
-    if not rows:
-        return
-    # A name that is not UTF-8 is written with escapes.
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        write_csv(file, rows)
+        rows = list(table.rows(report))
+        if rows:
+            # A name that is not UTF-8 is written with escapes.
+            text = to_csv(rows).encode("utf-8", "backslashreplace")
+            contents[f"{table.name}.{suffix}.csv"] = text
+    lost = {}
+    for name, content in contents.items():
+        try:
+            write_whole(folder / name, content)
+        except OSError as error:
+            lost[name] = error
+    return lost

@@ -277,9 +277,40 @@ def test_a_report_folder_that_fails_at_the_end(run_forked: RunProgram) -> None:
         open(folder, "w").close()
         """
     )
-    assert "no report file" in done.stderr
+    assert "lost: report files: " in done.stderr
     assert FIRST in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_killed_while_writing(run_forked: RunProgram, tmp_path: Path) -> None:
+    """Files are whole under their names, and the next program takes away what was begun."""
+    folder = tmp_path / "reports"
+    env = {"INSTRUMENTED_TABLES": "all", "INSTRUMENTED_DIR": str(folder)}
+    for files in (0, 1, 4):
+        done = run_forked(
+            COMPILED
+            + f"""
+    replace, left = os.replace, [{files}]
+    def kill_at_last(part, path):
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(part, path)
+    os.replace = kill_at_last
+            """,
+            env=env,
+            check=False,
+        )
+        assert done.returncode == -signal.SIGKILL
+        named = [path for path in folder.iterdir() if path.suffix != ".part"]
+        assert (len(named), len(list(folder.iterdir()))) == (files, files + 1)
+        assert all(path.read_text().endswith("\n") for path in named)
+        for path in named:
+            path.unlink()
+    run_forked(COMPILED, env=env)
+    assert len(list(folder.glob("report.*.json"))) == 1
+    assert len(list(folder.glob("*.csv"))) > 4
+    assert not list(folder.glob(".*"))
 
 
 def test_a_report_at_any_moment(run_forked: RunProgram) -> None:

@@ -16,6 +16,7 @@ from programs import RunProgram
 from waiting import wait_until
 
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.observe.code import generated
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader, log
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import KernelRecord
@@ -96,16 +97,44 @@ def test_no_thread_where_nobody_wants_the_records() -> None:
     assert not code.parsed
 
 
-def test_the_end_waits_no_longer_than_it_may() -> None:
-    """On a clock that goes on by a second whenever it is looked at."""
-    seconds = itertools.count()
-    reader = KernelReader(Failures(), in_background=False, clock=lambda: float(next(seconds)))
+def test_the_end_waits_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that goes on by a second with each module."""
+    seconds, parse = [0.0], generated.parse_module
+
+    def parse_for_a_second(*args: Any, **keywords: Any) -> Any:
+        records = parse(*args, **keywords)
+        seconds[0] += 1
+        return records
+
+    monkeypatch.setattr(generated, "parse_module", parse_for_a_second)
+    reader = KernelReader(Failures(), in_background=False, clock=lambda: seconds[0])
     graphs = [compiled() for _ in range(10)]
     codes = [GeneratedCode(graph, "/cache/ab/cab.py", "forward") for graph in graphs]
-    # Begun at 0 s; one each at 1, 2, 3 and 4 s.
-    assert reader.finish(codes, limit_s=5) == 6
-    assert [code.parsed for code in codes] == [True] * 4 + [False] * 6
+    # Begun at 0, 1, 2, 3 and 4 s.
+    assert reader.finish(codes, limit_s=5) == 5
+    assert [code.parsed for code in codes] == [True] * 5 + [False] * 5
     assert reader.finish(codes) == 0
+
+
+def test_the_end_waits_not_even_for_one_long_module() -> None:
+    """On a clock that goes on by a second whenever it is looked at."""
+    failures, seconds = Failures(), itertools.count()
+    reader = KernelReader(failures, in_background=False, clock=lambda: float(next(seconds)))
+    graph = compiled()
+    code = GeneratedCode(graph, "/cache/ab/cab.py", "backward")
+    assert reader.finish([code], limit_s=5) == 1
+    assert not code.parsed and failures.notes == []
+    assert reader.finish([code]) == 0
+    assert code.kernels() == expected()
+
+
+def test_the_end_waits_not_for_a_thread_that_parses() -> None:
+    reader = KernelReader(Failures(), in_background=False, clock=lambda: 0.0)
+    graph = compiled()
+    code = GeneratedCode(graph, "/cache/ab/cab.py", "forward")
+    with code._lock:
+        assert reader.finish([code], limit_s=0.01) == 1
+    assert reader.finish([code], limit_s=0.01) == 0
 
 
 def test_the_log_has_each_kernel_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -180,7 +180,7 @@ step(ones)
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
 """,
         reports=0,
-        same_stderr=False,  # no report file
+        same_stderr=False,  # what was not written
     ),
     "a read-only report folder at the end": Condition(
         """
@@ -192,7 +192,7 @@ if os.geteuid() == 0:
 print(step(ones).tolist())
 """,
         reports=0,
-        same_stderr=False,  # no report file
+        same_stderr=False,  # what was not written
     ),
     "nobody's home": Condition(
         "print(step(ones).tolist())",

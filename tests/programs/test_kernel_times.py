@@ -7,6 +7,7 @@ import pytest
 from programs import RunProgram
 
 from instrumented_backend.observe.device.kernel_times import KernelTimer, ModuleTimes
+from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.records import KernelRecord
 
@@ -82,7 +83,7 @@ def test_a_quarter_of_many_calls_is_timed(library: Any) -> None:
 
 def test_only_the_modules_of_the_path_and_once() -> None:
     ours, other = module("a.py", k=len), module("b.py", k=len)
-    timer = KernelTimer()
+    timer = KernelTimer(Failures())
     first = timer.install([ours, other], "a.py", ["k"])
     assert first is not None and other.k is len and ours.k("ab") == 2
     again = timer.install([ours], "a.py", ["k"])
@@ -98,11 +99,11 @@ def test_only_the_modules_of_the_path_and_once() -> None:
 
 
 def test_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> Any:
+    def fails(**_: object) -> Any:
         raise native.NativeError("no compiler")
 
     monkeypatch.setattr(native, "load_kernel_timer", fails)
-    timer = KernelTimer()
+    timer = KernelTimer(Failures())
     with pytest.raises(native.NativeError):
         timer.install([], "a.py", ["k"])
     assert timer.install([], "a.py", ["k"]) is None  # said once

@@ -82,7 +82,9 @@ def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
 def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> None:
     """Which takes seconds to build on a machine's first run, longer than a warm compilation."""
     run_forked(KNOWN.replace("STEPS", "1"))
-    patient = "\n    from instrumented_backend.observe import ops\n    ops.BUILD_PATIENCE_S = 600"
+    patient = (
+        "\n    from instrumented_backend.observe.native import build\n    build.PATIENCE_S = 600"
+    )
     done = run_forked(
         patient + KNOWN.replace("STEPS", "5"),
         env={"INSTRUMENTED_OPS": "always", "XDG_CACHE_HOME": str(tmp_path / "empty")},

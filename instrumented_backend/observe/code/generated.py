@@ -30,6 +30,10 @@ _BUSY_SHARE = 0.2  # of its own time that the thread works
 _MAX_NAP_S = 0.05
 
 
+class _OutOfTime(Exception):
+    """The program ends, and has waited long enough."""
+
+
 class GeneratedCode:
     """One generated module. Its kernels are kept as packed records once it has been parsed."""
 
@@ -55,11 +59,19 @@ class GeneratedCode:
             return str(graph.source_code)
         return Path(self.path).read_text(encoding="utf-8")
 
-    def parse(self, pause: Callable[[], None] = lambda: None) -> None:
-        """Parse it, unless that has been done. Raises OSError, ParseError."""
-        with self._lock:
+    def parse(self, pause: Callable[[], None] = lambda: None, patience_s: float = -1) -> None:
+        """Parse it, unless that has been done. Raises OSError, ParseError, and what ``pause`` does.
+
+        A thread that parses it now is waited for, ``patience_s`` at most where that is not -1.
+        """
+        if not self._lock.acquire(timeout=patience_s):
+            raise _OutOfTime
+        try:
             if self._packed is None:
+                pause()
                 self._packed = _pack(self._read(pause))
+        finally:
+            self._lock.release()
 
     def _read(self, pause: Callable[[], None]) -> list[KernelRecord]:
         try:
@@ -146,7 +158,7 @@ class KernelReader(Observer):
 
     def finish(self, codes: list[GeneratedCode], limit_s: float | None = None) -> int:
         """Parse what has not been; returns how many modules ``limit_s`` left no time for."""
-        start = self._clock()
+        end_s = None if limit_s is None else self._clock() + limit_s
         left = 0
         with self._lock:
             self._waiting.clear()
@@ -156,19 +168,38 @@ class KernelReader(Observer):
         for code in codes:
             if code.parsed:
                 continue
-            if limit_s is not None and self._clock() - start >= limit_s:
-                left += 1
-            else:
+            if end_s is None:
                 self._parse(code)
+            else:
+                left += not self._parse_until(code, end_s)
         return left
 
-    def _parse(self, code: GeneratedCode, pause: Callable[[], None] = lambda: None) -> None:
+    def _parse_until(self, code: GeneratedCode, end_s: float) -> bool:
+        """Whether there was time for it."""
+
+        def check() -> None:
+            if self._clock() >= end_s:
+                raise _OutOfTime
+
+        return self._parse(code, check, max(0.0, end_s - self._clock()))
+
+    def _parse(
+        self,
+        code: GeneratedCode,
+        pause: Callable[[], None] = lambda: None,
+        patience_s: float = -1,
+    ) -> bool:
+        """Whether it is done with: parsed, or lost."""
         with self._failures.guard("the kernels of a graph"):
             try:
-                code.parse(pause)
-            except SystemError:
-                # Python before 3.11.8 and 3.12.2, where two threads parse at once (gh-106905).
-                code.parse(pause)
+                try:
+                    code.parse(pause, patience_s)
+                except SystemError:
+                    # Python before 3.11.8 and 3.12.2, where two threads parse at once (gh-106905).
+                    code.parse(pause, patience_s)
+            except _OutOfTime:
+                return False
+        return True
 
     def _log(self, code: GeneratedCode) -> None:
         """Each kernel once, its record in the LogRecord's ``kernel``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from instrumented_backend.kernels.complete import add_time
 from instrumented_backend.kernels.facts import TimeFacts
+from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.records import KernelRecord, Note, notes
 
@@ -65,7 +66,8 @@ class ModuleTimes:
 class KernelTimer:
     """Times the C++ kernels of each module that is loaded from now on."""
 
-    def __init__(self) -> None:
+    def __init__(self, failures: Failures) -> None:
+        self._failures = failures
         self._library: Any = None
         self._problem: native.NativeError | None = None
 
@@ -81,7 +83,9 @@ class KernelTimer:
             return None
         if self._library is None:
             try:
-                self._library = native.load_kernel_timer()
+                self._library = native.load_kernel_timer(
+                    remark=lambda text: self._failures.note(notes.NOT_KEPT, text)
+                )
             except native.NativeError as error:
                 self._problem = error
                 raise

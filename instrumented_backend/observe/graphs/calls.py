@@ -74,7 +74,9 @@ class GraphCalls(Observer):
     def _load(self) -> None:
         with self._failures.guard("graph calls"):
             try:
-                self._native = native.load_graph_call()
+                self._native = native.load_graph_call(
+                    remark=lambda text: self._failures.note(notes.NOT_KEPT, text)
+                )
             except native.NativeError as error:
                 self._failures.note(
                     notes.SLOWER, f"graph calls are counted in Python, which is slower: {error}"

@@ -10,28 +10,22 @@ import hashlib
 import importlib.machinery
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from filelock import FileLock, Timeout
-
+from instrumented_backend.observe.native import cache
+from instrumented_backend.observe.native.compiler import NativeError as NativeError
+from instrumented_backend.observe.native.compiler import compile_shared
 from instrumented_backend.torch_compat import machine
 
-BUILD_TIMEOUT_S = 120
-_COMPILERS = ("g++", "c++", "clang++")
-
-
-class NativeError(RuntimeError):
-    """The native part cannot be built or loaded; the message is one line."""
-
+# For another process's build, and then for our own: five times what it takes on two slow cores.
+# Nobody waits that long for it: whoever needs the library waits `PATIENCE_S`, and goes on without.
+LIMIT_S = 60.0
+PATIENCE_S = 20.0
 
 _SETS = 2  # certain, random: in which windows something was seen
 
@@ -144,19 +138,6 @@ class GateState(ctypes.Structure):
 Sampler = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_char_p)
 
 
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/instrumented_backend``, or ``~/.cache/instrumented_backend``.
-
-    Raises OSError where nobody knows a home folder.
-    """
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    if not os.path.isabs(base):  # relative ones are to be ignored, by the XDG specification
-        base = os.path.join(os.path.expanduser("~"), ".cache")
-    if not os.path.isabs(base):
-        raise FileNotFoundError(f"no home folder: {base}")
-    return Path(base) / "instrumented_backend"
-
-
 @dataclass(frozen=True)
 class _Part:
     """One source with how it is built, what else it depends on, and how it is loaded."""
@@ -165,7 +146,7 @@ class _Part:
     flags: Callable[[], list[str]]
     link_flags: Callable[[], list[str]]
     depends_on: Callable[[], str]
-    open: Callable[[Path], Any]
+    open: Callable[[str, str], Any]  # its path, its name
 
     @property
     def key(self) -> str:
@@ -174,117 +155,52 @@ class _Part:
         return hashlib.sha256(b"\0".join(facts)).hexdigest()[:16]
 
 
-def load(folder: Path | None = None) -> ctypes.PyDLL:
+def _unheard(remark: str) -> None:
+    pass
+
+
+def load(folder: Path | None = None, remark: Callable[[str], None] = _unheard) -> ctypes.PyDLL:
     """The op meter's library; raises `NativeError`.
 
-    Takes seconds where it has to be built. Several processes may call it at once.
+    Takes seconds where it has to be built. Several processes may call it at once. ``remark`` gets
+    the reason where it is built for this process alone.
     """
-    library: ctypes.PyDLL = _load(_OP_METER, folder)
+    library: ctypes.PyDLL = _load(_OP_METER, folder, remark)
     return library
 
 
-def load_graph_call(folder: Path | None = None) -> Any:
+def load_graph_call(folder: Path | None = None, remark: Callable[[str], None] = _unheard) -> Any:
     """Has ``GraphCall``, what a program calls in a graph's place; raises `NativeError`."""
-    return _load(_GRAPH_CALL, folder)
+    return _load(_GRAPH_CALL, folder, remark)
 
 
-def load_kernel_timer(folder: Path | None = None) -> Any:
+def load_kernel_timer(folder: Path | None = None, remark: Callable[[str], None] = _unheard) -> Any:
     """Has ``Timer(function)``, a callable with ``calls``, ``timed``, ``ticks``; and ``now()``.
 
-    Raises `NativeError`.
+    The program waits for this one. Raises `NativeError`.
     """
-    return _load(_KERNEL_TIMER, folder)
+    return _load(_KERNEL_TIMER, folder, remark, PATIENCE_S / 2)
 
 
-def _load(part: _Part, folder: Path | None) -> Any:
-    """Built if the cache has no intact one."""
+def _load(
+    part: _Part, folder: Path | None, remark: Callable[[str], None], limit_s: float = LIMIT_S
+) -> Any:
     name = f"{part.source.stem.lstrip('_')}-{part.key}"
-    try:
-        folder = folder or cache_folder()
-        with _locked(folder, name):
-            library = folder / f"{name}.so"
-            if not _is_intact(library):
-                _build(part, library)
-            return part.open(library)
-    except (OSError, Timeout):
-        # A cache that cannot be written or locked: built for this process alone.
-        with tempfile.TemporaryDirectory(prefix="instrumented_backend-") as private:
-            library = Path(private) / f"{name}.so"
-            try:
-                _build(part, library)
-            except OSError as error:
-                raise NativeError(f"no folder to build it in: {error}") from None
-            return part.open(library)
+
+    def build(output: Path) -> None:
+        compile_shared(part.source, output, part.flags(), part.link_flags(), limit_s)
+
+    def open_(path: str) -> Any:
+        return part.open(path, name)
+
+    return cache.load(name, build, open_, folder, remark, limit_s)
 
 
-@contextmanager
-def _locked(folder: Path, name: str) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with FileLock(folder / f"{name}.lock", timeout=BUILD_TIMEOUT_S):
-        yield
-
-
-def _digest_file(library: Path) -> Path:
-    return library.with_suffix(".sha256")
-
-
-def _is_intact(library: Path) -> bool:
-    """Loading half a library would kill the process, so its digest is kept beside it."""
-    try:
-        expected = _digest_file(library).read_text()
-        return hashlib.sha256(library.read_bytes()).hexdigest() == expected
-    except (FileNotFoundError, UnicodeDecodeError):
-        return False
-
-
-def _build(part: _Part, library: Path) -> None:
-    unfinished = library.with_suffix(f".{os.getpid()}.part")
-    try:
-        _compile(part, unfinished)
-        digest = hashlib.sha256(unfinished.read_bytes()).hexdigest()
-        os.replace(unfinished, library)
-        _digest_file(library).write_text(digest)
-    finally:
-        unfinished.unlink(missing_ok=True)
-
-
-def _compile(part: _Part, output: Path) -> None:
-    compiler = os.environ.get("CXX") or next(filter(shutil.which, _COMPILERS), None)
-    if compiler is None:
-        raise NativeError(
-            f"no C++ compiler found ({', '.join(_COMPILERS)}); install one, or set CXX"
-        )
-    command = [
-        *compiler.split(),
-        *("-O2", "-std=c++20", "-fPIC", "-shared", "-DNDEBUG"),
-        *part.flags(),
-        *(str(part.source), "-o", str(output)),
-        *part.link_flags(),
-    ]
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=BUILD_TIMEOUT_S,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C is the program's, not the compiler's
-        )
-    except OSError as error:
-        raise NativeError(f"the compiler {compiler!r} cannot be run: {error.strerror}") from None
-    except subprocess.TimeoutExpired:
-        raise NativeError(f"{compiler} took more than {BUILD_TIMEOUT_S} s") from None
-    if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line.lower()]
-        why = (lines or done.stderr.splitlines() or ["no message"])[0].strip()
-        raise NativeError(f"{compiler} failed with exit code {done.returncode}: {why[:200]}")
-
-
-def _open_op_meter(library: Path) -> ctypes.PyDLL:
+def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
     """PyDLL: the calls are shorter than giving the interpreter lock away and taking it again."""
     try:
-        lib = ctypes.PyDLL(str(library))
-        waiting = ctypes.CDLL(str(library))
+        lib = ctypes.PyDLL(path)
+        waiting = ctypes.CDLL(path)
     except OSError as error:
         raise NativeError(f"cannot be loaded: {error}") from None
     int32, int64, uint64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
@@ -326,34 +242,32 @@ def _open_op_meter(library: Path) -> ctypes.PyDLL:
         "op_meter_wait": (None, [int64, uint64]),
         "op_meter_window": (None, [int64, int64, int64, uint64]),
     }
-    for name, (result, arguments) in {**signatures, **waits}.items():
-        function = getattr(waiting if name in waits else lib, name)
+    for symbol, (result, arguments) in {**signatures, **waits}.items():
+        function = getattr(waiting if symbol in waits else lib, symbol)
         function.restype, function.argtypes = result, arguments
-        setattr(lib, name, function)
+        setattr(lib, symbol, function)
     for struct in (MarkRow, KindRow, CellRow, SampleRow, RegionRow, TimeRow, Work):
-        _check_size(struct, lib.op_meter_size(struct.__name__.encode()), library)
+        _check_size(struct, lib.op_meter_size(struct.__name__.encode()), name)
     return lib
 
 
-def _check_size(struct: type[ctypes.Structure], size: int, library: Path) -> None:
+def _check_size(struct: type[ctypes.Structure], size: int, library: str) -> None:
     """Reading one that differs would give wrong figures, or kill the process."""
     own = ctypes.sizeof(struct)
     if size != own:
-        raise NativeError(
-            f"{struct.__name__} has {size} bytes in {library.name}, and {own} in Python"
-        )
+        raise NativeError(f"{struct.__name__} has {size} bytes in {library}, and {own} in Python")
 
 
-def _open_graph_call(library: Path) -> Any:
-    module = _open_extension(library)
-    _check_size(GateState, module.gate_size, library)
+def _open_graph_call(path: str, name: str) -> Any:
+    module = _open_extension(path, name)
+    _check_size(GateState, module.gate_size, name)
     return module
 
 
-def _open_extension(library: Path) -> Any:
-    name = "_" + library.stem.partition("-")[0]
-    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-    spec = importlib.util.spec_from_loader(name, loader)
+def _open_extension(path: str, name: str) -> Any:
+    module = "_" + name.partition("-")[0]
+    loader = importlib.machinery.ExtensionFileLoader(module, path)
+    spec = importlib.util.spec_from_loader(module, loader)
     assert spec is not None
     try:
         return importlib.util.module_from_spec(spec)

@@ -11,6 +11,7 @@ more than `BUDGET`.
 import contextlib
 import ctypes
 import gc
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ LONGEST_GAP_S = 0.135
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
 EVENT_S = 0.06e-6  # what PyTorch takes for each event; what our own part takes is measured
-BUILD_PATIENCE_S, LOAD_PATIENCE_S = 60.0, 0.2
+LOAD_PATIENCE_S, EXIT_PATIENCE_S = 0.2, 0.5  # of the program at its start, and at its end
 WHOLE_HEAP = 2  # the generation
 WORTH_NAMING_S = 0.5
 CALLS_UNTIL_COUNTED = 2_000
@@ -61,13 +62,15 @@ class OpMeter(Observer):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.active = mode != "off"
-        self.unavailable: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
+        self._problem: str | None = "INSTRUMENTED_OPS=off" if mode == "off" else None
         self._gate = gate
         self._mode = mode
         self._failures = failures
         self._lock = threading.RLock()
         self._lib: Any = None
         self._loader: threading.Thread | None = None
+        self._loaded = threading.Event()  # set, too, where it cannot be had
+        self._patience_ends_s = 0.0  # on the monotonic clock
         self._counter = OpCounter()
         self._lines = Lines(failures, print_missing)
         self._sample_each = print_missing
@@ -119,22 +122,31 @@ class OpMeter(Observer):
         if not self._patched:
             self._patched = True
             dynamo.patch_compile_callbacks(self.compiling)
-        self._loader = threading.Thread(
-            target=self._load, name="instrumented_backend op meter", daemon=True
+        self._loaded = threading.Event()
+        loader = threading.Thread(
+            target=self._load_and_tell, name="instrumented_backend op meter", daemon=True
         )
-        self._loader.start()
+        self._patience_ends_s = time.monotonic() + native.PATIENCE_S
+        loader.start()
+        self._loader = loader
         # From a cache it is loaded at once, and what the program does next is seen.
-        self._loader.join(BUILD_PATIENCE_S if self._mode == "always" else LOAD_PATIENCE_S)
+        self._wait_for_native(native.PATIENCE_S if self._mode == "always" else LOAD_PATIENCE_S)
         with self._lock:
             self._is_late = self._lib is None
+
+    def _load_and_tell(self) -> None:
+        try:
+            self._load()
+        finally:
+            self._loaded.set()
 
     def _load(self) -> None:
         with self._failures.guard("ops"):
             try:
-                lib = native.load()
+                lib = native.load(remark=lambda text: self._failures.note(notes.NOT_KEPT, text))
             except native.NativeError as error:
-                self.unavailable = f"no op meter: {error}"
-                self._failures.note(notes.OPS_UNKNOWN, self.unavailable)
+                self._problem = f"no op meter: {error}"
+                self._failures.note(notes.OPS_UNKNOWN, self._problem)
                 self.active = False
                 self._gate.want("ops", False)
                 return
@@ -254,9 +266,9 @@ class OpMeter(Observer):
         with self._failures.guard("captured ops"):
             self.count_graphs()
 
-    def count_graphs(self) -> None:
-        """Find the forward ops of all graphs so far."""
-        self._wait_for_native()
+    def count_graphs(self, patience_s: float = math.inf) -> None:
+        """Find the forward ops of all graphs so far; ``patience_s`` for what is being built."""
+        self._wait_for_native(patience_s)
         lib = self._lib
         if lib is None:
             return
@@ -275,9 +287,19 @@ class OpMeter(Observer):
         finally:
             lib.op_meter_quiet(-1, False, 0)
 
-    def _wait_for_native(self) -> None:
-        if self._loader is not None and self._loader is not threading.current_thread():
-            self._loader.join(BUILD_PATIENCE_S)
+    def _wait_for_native(self, patience_s: float) -> None:
+        """No longer in all than a build takes: a compiler may hang."""
+        if self._loader is not None and self._lib is None:
+            left_s = self._patience_ends_s - time.monotonic()
+            # Not `join`, after which an interrupted thread is taken for one that has ended.
+            self._loaded.wait(max(0.0, min(patience_s, left_s)))
+
+    @property
+    def unavailable(self) -> str | None:
+        """Why there is no op meter; None where there is one."""
+        if self._loader is not None and not self._loaded.is_set():
+            return "no op meter: it was still being built"
+        return self._problem
 
     # --- Graph calls ----------------------------------------------------------------------------
 
@@ -286,18 +308,24 @@ class OpMeter(Observer):
         if self._lib is None and not self._stopped:
             # The first call waits, or what the program does until then would be unknown.
             with self._failures.guard("op meter"):
-                start_s = time.monotonic()
-                self._wait_for_native()
-                waited_s = time.monotonic() - start_s
-                if waited_s > WORTH_NAMING_S:
-                    self._failures.note(
-                        notes.SLOWER,
-                        f"the first call of a graph waited {waited_s:.1f} s for the op meter to be "
-                        "built; the next process finds it",
-                    )
+                self._wait_in_call()
         lib = self._lib
         if lib is not None:
             lib.op_meter_enter(key)
+
+    def _wait_in_call(self) -> None:
+        start_s = time.monotonic()
+        self._wait_for_native(math.inf)
+        waited_s = time.monotonic() - start_s
+        if waited_s > WORTH_NAMING_S:
+            outcome = (
+                "the next process finds it" if self._lib is not None else "it is not there yet"
+            )
+            self._failures.note(
+                notes.SLOWER,
+                f"the first call of a graph waited {waited_s:.1f} s for the op meter to be built; "
+                f"{outcome}",
+            )
 
     def leave(self, key: int) -> None:
         lib = self._lib

@@ -229,7 +229,7 @@ def test_arguments_that_are_none(change: dict[int, Any], error: str) -> None:
 def test_where_it_cannot_be_built(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fails() -> Any:
+    def fails(**_: object) -> Any:
         raise native.NativeError("no C++ compiler found")
 
     monkeypatch.setattr(native, "load_graph_call", fails)

@@ -1,10 +1,16 @@
 """The op meter's Python part, with a native part that only notes what it is told."""
 
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import pytest
+
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.ops.meter import OpMeter
+from instrumented_backend.records import notes
 
 
 class Told:
@@ -67,3 +73,61 @@ def test_it_has_stopped_before_the_planner_could_wait() -> None:
     made._lib = told = Stopping()
     made._plan()
     assert told.others == ["op_meter_awake"] and made._failures.notes == []
+
+
+@pytest.fixture
+def unbuilt(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """The native part is not there until this is called."""
+    built = threading.Event()
+
+    def load(**_: Any) -> Told:
+        built.wait()
+        raise native.NativeError("no compiler")
+
+    monkeypatch.setattr(native, "load", load)
+    yield built.set
+    built.set()
+
+
+def started(mode: str) -> OpMeter:
+    made = OpMeter(mode, Failures(), False, Gate())
+    made._patched = True  # Dynamo is left alone
+    made.start()
+    assert made._loader is not None
+    return made
+
+
+def test_the_first_call_waits_for_what_is_being_built_and_no_later_one(
+    unbuilt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "PATIENCE_S", 1.0)
+    made = started("auto")
+    made.enter(1)
+    made.leave(1)
+    ((code, text),) = [(note.code, note.text) for note in made._failures.notes]
+    assert code == notes.SLOWER and text.endswith("to be built; it is not there yet")
+    assert made.unavailable == "no op meter: it was still being built"
+    waits: list[float] = []
+    monkeypatch.setattr(made._loaded, "wait", waits.append)
+    made.enter(1)
+    made.count_graphs()
+    assert waits == [0.0, 0.0]
+    monkeypatch.undo()
+    unbuilt()
+    made._loader.join()
+    assert made.unavailable == "no op meter: no compiler"
+
+
+def test_the_end_does_not_wait_as_long_as_a_build_takes(unbuilt: Callable[[], None]) -> None:
+    made = started("auto")
+    made.count_graphs(patience_s=0.1)
+    assert made._loader.is_alive()
+
+
+def test_always_waits_no_longer_than_a_build_takes(
+    unbuilt: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(native, "PATIENCE_S", 0.1)
+    made = started("always")
+    made.enter(1)
+    assert made._loader.is_alive() and made._is_late
