@@ -28,7 +28,8 @@ from instrumented_backend.records.bench import (
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module
-_COMMAND = (sys.executable, "-m", "instrumented_backend.bench.child")
+# -P: a queue.py in the working folder is not Python's.
+_COMMAND = (sys.executable, "-P", "-m", "instrumented_backend.bench.child")
 
 
 @dataclass(frozen=True)
@@ -340,6 +341,10 @@ def _environment(module: Path | None, all_configs: bool) -> dict[str, str]:
     """The child finds what Inductor has compiled for this module, and writes no tables."""
     environment = {**os.environ}
     environment.pop("TORCHINDUCTOR_ENABLED_METRIC_TABLES", None)
+    if "PYTHONPATH" in environment:
+        # An empty entry is the working folder: "$PYTHONPATH:/more" where there was none.
+        entries = environment["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, entries))
     if all_configs:
         # Workers would have dropped configurations before we see them.
         environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"

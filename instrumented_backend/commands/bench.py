@@ -44,7 +44,7 @@ def command(
     layout: str,
     time_limit: float,
     memory_limit: float | None,
-) -> None:
+) -> int:
     """Time every kernel of generated modules, each alone: ms, GB/s, share of peak.
 
     RUNS THE GENERATED CODE, in child processes, with random inputs of the shapes in it; files that
@@ -52,7 +52,7 @@ def command(
 
     PATH is a module that Inductor generated, a folder of them such as an Inductor cache, or a saved
     report.*.json, or the folder of it, whose code is found again. Nothing has to be set before
-    compiling.
+    compiling. The exit code is 1 where nothing could be timed.
 
     \b
         instrumented-backend bench /tmp/torchinductor_$USER
@@ -94,3 +94,4 @@ def command(
             click.echo(f"{path}: {reason}: left out", err=True)
     if run.interrupted:
         raise click.Abort
+    return 0 if run.timed_anything else 1

@@ -60,4 +60,5 @@ def to_json(document: object) -> str:
 
 def to_json_lines(records: Iterable[object]) -> str:
     """A list, each of its items on a line of its own."""
-    return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]"
+    lines = ",\n".join(map(json.dumps, records))
+    return f"[\n{lines}\n]" if lines else "[]"
