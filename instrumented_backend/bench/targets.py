@@ -91,8 +91,8 @@ def _add(
         raise CodeFileError(f"{path}: its wrapper is C++ (cpp_wrapper), which cannot be followed")
     try:
         kind = kind_of(text)
-    except ParseError as error:
-        raise CodeFileError(f"{path}: {error}") from None
+    except ParseError as problem:
+        raise CodeFileError(f"{path}: {problem}") from None
     for kernel in kernels:
         kernel.graph, kernel.direction = graph, direction
     texts[path] = text
