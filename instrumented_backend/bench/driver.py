@@ -142,7 +142,7 @@ def _attempt(
     """Run the module once; False if another attempt, without what crashed, may give more."""
     request = events.ModuleRequest(
         kind=target.kind,
-        path=str(target.path),
+        path=os.fsencode(target.path),
         device=target.device,
         all_configs=options.all_configs,
         # Beside a kernel's own module, Inductor would write down which configuration it chose.

@@ -10,13 +10,11 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from instrumented_backend.records.surrogates import without_surrogates
 from instrumented_backend.records.upgrade import upgrade
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 LARGEST = 2**63 - 1  # what fits 64 bits
 _DIGITS = len(str(LARGEST))
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON has one, or half of a pair
 _SAID = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<place>.*)`)?", re.DOTALL)
 _ABSENT = re.compile(r"Object missing required field `(?P<field>\w+)`")
 
@@ -44,6 +42,8 @@ def convert(data: Any, kind: type[Type]) -> Type:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ReportError(_one_line(str(error))) from None
+    except UnicodeEncodeError as error:
+        raise ReportError(f"a field's name that is no text: {error.reason}") from None
 
 
 def _parse(text: str) -> Any:
@@ -55,7 +55,7 @@ def _parse(text: str) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise ReportError(f"not JSON, or cut short ({error})") from None
-    return without_surrogates(data) if _SURROGATE.search(text) else data
+    return data
 
 
 def _int(digits: str) -> int:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.escapes import to_bytes
 from instrumented_backend.records.whole_file import write_whole
-from instrumented_backend.views.output import write_csv
+from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES, Table
 
 
@@ -21,6 +22,4 @@ def _write_csv(path: Path, table: Table, report: Report) -> None:
     rows = list(table.rows(report))
     if not rows:
         return
-    # A name that is not UTF-8 is written with escapes.
-    with path.open("w", newline="", encoding="utf-8", errors="backslashreplace") as file:
-        write_csv(file, rows)
+    path.write_bytes(to_bytes(to_csv(rows)))

@@ -13,7 +13,7 @@ from instrumented_backend import commands
 
 def call(*arguments: object) -> Finished:
     """``instrumented-backend ARGUMENTS``; whatever it raises but its exit comes through."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err = _stream("strict"), _stream("backslashreplace")  # as Python has them
     with (
         mock.patch.object(sys, "argv", ["instrumented-backend", *map(str, arguments)]),
         contextlib.redirect_stdout(out),
@@ -27,7 +27,17 @@ def call(*arguments: object) -> Finished:
             code = ended.code or 0
         finally:
             gc.enable()  # `kernels` leaves it off
-    return Finished(code, out.getvalue(), err.getvalue(), [])
+    return Finished(code, _text(out), _text(err), [])
+
+
+def _stream(errors: str) -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), "utf-8", errors, newline="")
+
+
+def _text(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    assert isinstance(stream.buffer, io.BytesIO)
+    return stream.buffer.getvalue().decode("utf-8", "surrogateescape")
 
 
 def is_one_line(done: Finished) -> bool:
