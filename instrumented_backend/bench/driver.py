@@ -28,6 +28,7 @@ from instrumented_backend.records.bench import (
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module
+_SAID_BYTES = 1 << 16  # of what a process said last
 # -P: a queue.py in the working folder is not Python's.
 _COMMAND = (sys.executable, "-P", "-m", "instrumented_backend.bench.child")
 
@@ -332,7 +333,8 @@ class Child:
         code = self._process.wait()
         if code < 0:
             return f"the process died of {signal.Signals(-code).name}"
-        self._stderr.seek(0)
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(size - _SAID_BYTES, 0))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return f"the process ended with code {code}: {lines[-1].strip() if lines else 'no message'}"
 

@@ -98,13 +98,14 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[dict[str, object]]:
             "start_us": trace.start_us,
             "window_us": trace.window_us,
         }
+        tail: dict[str, object] = {"notes": "; ".join(trace.notes) or None}
         for device in trace.devices:
-            yield {**head, **_device_values(trace, device)}
+            yield {**head, **_device_values(trace, device), **tail}
         if not trace.devices:
             names = [name for name in field_names(DeviceTime) if name != "kernels"]
             shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
             nothing: dict[str, object] = dict.fromkeys([*names, *shares])
-            yield {**head, **nothing}
+            yield {**head, **nothing, **tail}
 
 
 def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object]]:
@@ -117,6 +118,7 @@ def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object
                     "device": device.device,
                     "pid": device.pid,
                     **asdict(kernel),
+                    "notes": "; ".join(trace.notes) or None,
                 }
 
 
