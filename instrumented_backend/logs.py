@@ -3,6 +3,8 @@
 import logging
 import sys
 
+from instrumented_backend.records.escapes import shown_lines
+
 LOGGER = "instrumented_backend"
 
 
@@ -18,6 +20,13 @@ class _StderrUnlessConfigured(logging.StreamHandler):  # type: ignore[type-arg]
         """Do nothing where stderr is closed: logging's own method would raise, in the program."""
 
 
+class _Escaping(logging.Formatter):
+    """Names and messages of others may hold what a terminal would obey."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return shown_lines(super().format(record))
+
+
 def configure_logging(level: str) -> None:
     """Let the lines of the ``instrumented_backend`` logger reach stderr, from ``level`` up.
 
@@ -27,5 +36,5 @@ def configure_logging(level: str) -> None:
     if logger.level == logging.NOTSET:
         logger.setLevel(level.upper())
     handler = _StderrUnlessConfigured()
-    handler.setFormatter(logging.Formatter("instrumented: %(levelname)s: %(message)s"))
+    handler.setFormatter(_Escaping("instrumented: %(levelname)s: %(message)s"))
     logger.addHandler(handler)

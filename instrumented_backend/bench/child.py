@@ -94,9 +94,10 @@ def _graph(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.walk import Launch, Walk
     from instrumented_backend.kernels.parse import GraphSource
 
-    text = Path(request.path).read_text(encoding="utf-8")
+    path = os.fsdecode(request.path)
+    text = Path(path).read_text(encoding="utf-8")
     source = GraphSource(text)
-    module = load_module(request.path)
+    module = load_module(path)
     device = request.device
 
     def begin(launch: Launch) -> None:
@@ -128,15 +129,16 @@ def _graph(request: events.ModuleRequest, channel: Channel) -> None:
     if request.profile:
         channel.say(events.Begin(None, "the profile"))
         with redirect_stdout(io.StringIO()) as report:
-            profile_graph(Path(request.path).stem, module, source, arguments, device)
+            profile_graph(Path(path).stem, module, source, arguments, device)
         channel.say(events.Profile(report.getvalue()))
 
 
 def _kernel(request: events.ModuleRequest, channel: Channel) -> None:
     from instrumented_backend.bench.kernel_module import bench_kernel_module
 
-    text = Path(request.path).read_text(encoding="utf-8")
-    module = load_module(request.path)
+    path = os.fsdecode(request.path)
+    text = Path(path).read_text(encoding="utf-8")
+    module = load_module(path)
     channel.say(events.Ready())
     channel.say(events.Begin(0, ""))
     records = bench_kernel_module(module, text, request.device, request.all_configs)

@@ -28,7 +28,9 @@ from instrumented_backend.records.bench import (
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module
-_COMMAND = (sys.executable, "-m", "instrumented_backend.bench.child")
+_SAID_BYTES = 1 << 16  # of what a process said last
+# -P: a queue.py in the working folder is not Python's.
+_COMMAND = (sys.executable, "-P", "-m", "instrumented_backend.bench.child")
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _attempt(
     """Run the module once; False if another attempt, without what crashed, may give more."""
     request = events.ModuleRequest(
         kind=target.kind,
-        path=str(target.path),
+        path=os.fsencode(target.path),
         device=target.device,
         all_configs=options.all_configs,
         # Beside a kernel's own module, Inductor would write down which configuration it chose.
@@ -331,7 +333,8 @@ class Child:
         code = self._process.wait()
         if code < 0:
             return f"the process died of {signal.Signals(-code).name}"
-        self._stderr.seek(0)
+        size = self._stderr.seek(0, os.SEEK_END)
+        self._stderr.seek(max(size - _SAID_BYTES, 0))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()
         return f"the process ended with code {code}: {lines[-1].strip() if lines else 'no message'}"
 
@@ -340,6 +343,10 @@ def _environment(module: Path | None, all_configs: bool) -> dict[str, str]:
     """The child finds what Inductor has compiled for this module, and writes no tables."""
     environment = {**os.environ}
     environment.pop("TORCHINDUCTOR_ENABLED_METRIC_TABLES", None)
+    if "PYTHONPATH" in environment:
+        # An empty entry is the working folder: "$PYTHONPATH:/more" where there was none.
+        entries = environment["PYTHONPATH"].split(os.pathsep)
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, entries))
     if all_configs:
         # Workers would have dropped configurations before we see them.
         environment["TORCHINDUCTOR_COMPILE_THREADS"] = "1"

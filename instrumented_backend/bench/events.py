@@ -2,10 +2,10 @@
 
 from typing import TypeAlias
 
-from msgspec import Struct, json
+from msgspec import Struct, json, to_builtins
 
 from instrumented_backend.records.bench import BenchRecord, Peak, Timing
-from instrumented_backend.records.encoding import encode_line
+from instrumented_backend.records.escapes import without_surrogates
 
 # --- Requests -----------------------------------------------------------------------------------
 
@@ -20,7 +20,7 @@ class ModuleRequest(Struct, tag="module"):
     """Time the kernels of a module; ``resume`` and ``skip`` are numbers of launches."""
 
     kind: str  # "graph" or "kernel"
-    path: str
+    path: bytes  # as the file system has it
     device: str
     all_configs: bool
     without_autotune_cache: bool
@@ -112,7 +112,11 @@ _REQUESTS: json.Decoder[Request] = json.Decoder(Request)
 
 
 def to_line(message: Request | Event) -> str:
-    return encode_line(message)
+    try:
+        line = json.encode(message)
+    except UnicodeEncodeError:  # of an error's text: it is shown, and no more
+        line = json.encode(without_surrogates(to_builtins(message)))
+    return line.decode()
 
 
 def read_request(text: str) -> Request:

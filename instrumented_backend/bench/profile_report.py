@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from instrumented_backend.records.escapes import shown
 from instrumented_backend.traces.intervals import union
 
 PROFILE_CATEGORIES = (
@@ -125,7 +126,7 @@ def _print_category(
 
     rows: list[list[Any]] = [
         [
-            event.key[:_MAX_NAME],
+            shown(event.key[:_MAX_NAME]),
             event.self_device_time_ms,
             event.count,
             percent(event.self_device_time_ms),

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from instrumented_backend.bench.generated import kind_of
 from instrumented_backend.kernels.code_files import CodeFileError, find_files, read_file
-from instrumented_backend.kernels.graph_module import is_graph
+from instrumented_backend.kernels.graph_module import ParseError
 from instrumented_backend.records import KernelRecord, ReportError, find_reports, read_report
 
 _DEVICE = re.compile(
@@ -86,11 +87,14 @@ def _add(
         return
     kernels = read_file(path)
     text = path.read_text(encoding="utf-8")
-    kind = "graph" if is_graph(text) else "kernel"
-    for kernel in kernels:
-        kernel.graph, kernel.direction = graph, direction
     if _CPP_WRAPPER in text:
         raise CodeFileError(f"{path}: its wrapper is C++ (cpp_wrapper), which cannot be followed")
+    try:
+        kind = kind_of(text)
+    except ParseError as problem:
+        raise CodeFileError(f"{path}: {problem}") from None
+    for kernel in kernels:
+        kernel.graph, kernel.direction = graph, direction
     texts[path] = text
     error = why_not_alone(kernels[0], text) if kind == "kernel" and kernels else None
     targets.modules.append(Target(path, kind, device_of(text), kernels, graph, direction, error))

@@ -12,6 +12,7 @@ import click
 from instrumented_backend import __version__, settings
 from instrumented_backend.commands import bench, demo, kernels, run, show, trace
 from instrumented_backend.commands.script import Script, run_as_main
+from instrumented_backend.records.escapes import shown
 
 
 class _Commands(click.Group):
@@ -50,7 +51,7 @@ def main() -> None:
         sys.exit(2)
     except (click.ClickException, settings.SettingsError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else error
-        click.echo(f"instrumented-backend: {message}", err=True)
+        click.echo(f"instrumented-backend: {shown(str(message))}", err=True)
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

@@ -42,9 +42,10 @@ def command(
     all_configs: bool,
     profile: bool,
     layout: str,
+    quote_formulas: bool,
     time_limit: float,
     memory_limit: float | None,
-) -> None:
+) -> int:
     """Time every kernel of generated modules, each alone: ms, GB/s, share of peak.
 
     RUNS THE GENERATED CODE, in child processes, with random inputs of the shapes in it; files that
@@ -52,7 +53,7 @@ def command(
 
     PATH is a module that Inductor generated, a folder of them such as an Inductor cache, or a saved
     report.*.json, or the folder of it, whose code is found again. Nothing has to be set before
-    compiling.
+    compiling. The exit code is 1 where nothing could be timed.
 
     \b
         instrumented-backend bench /tmp/torchinductor_$USER
@@ -61,6 +62,7 @@ def command(
     from instrumented_backend.bench.driver import NoDeviceError, Options, bench, free_memory
     from instrumented_backend.bench.targets import find_targets
     from instrumented_backend.kernels.code_files import CodeFileError
+    from instrumented_backend.records.escapes import shown, shown_lines
     from instrumented_backend.views.bench import BenchView
 
     try:
@@ -82,15 +84,16 @@ def command(
     except NoDeviceError as error:
         raise click.UsageError(str(error)) from None
     run.left_out = {**targets.left_out, **run.left_out}
-    echo(BenchView(run), layout)
+    echo(BenchView(run), layout, quote_formulas)
     for graph in run.graphs:
         if graph.profile:
-            click.echo(graph.profile, err=layout != "table")
+            click.echo(shown_lines(graph.profile), err=layout != "table")
     no_code = len(targets.left_out)
     if no_code:
         click.echo(f"{no_code} files are no generated modules: left out", err=True)
     for path, reason in run.left_out.items():
         if path not in targets.left_out:
-            click.echo(f"{path}: {reason}: left out", err=True)
+            click.echo(shown(f"{path}: {reason}: left out"), err=True)
     if run.interrupted:
         raise click.Abort
+    return 0 if run.timed_anything else 1

@@ -14,7 +14,7 @@ MANY_FILES = 50  # more of them get a progress bar
 @click.command("kernels")
 @click.argument("paths", nargs=-1, required=True, type=Path, metavar="PATH...")
 @format_option
-def command(paths: tuple[Path, ...], layout: str) -> None:
+def command(paths: tuple[Path, ...], layout: str, quote_formulas: bool) -> None:
     """Describe every kernel in generated code, on any machine.
 
     PATH is a module that Inductor generated (of a graph, or of one kernel), or a folder of them,
@@ -37,9 +37,13 @@ def command(paths: tuple[Path, ...], layout: str) -> None:
             found = read_files(files)
     except CodeFileError as error:
         raise click.UsageError(str(error)) from None
-    if not found.kernels:
+    if len(found.skipped) == len(files):
         first = next(iter(found.skipped.values()))
         raise click.UsageError(f"no generated kernel found; {first}")
-    echo(KernelsView(found.kernels), layout)
+    if found.kernels or layout != "table":
+        echo(KernelsView(found.kernels), layout, quote_formulas)
+    if not found.kernels:
+        # A graph of views, such as x.t(), has generated code and nothing to launch.
+        click.echo("no kernel in it", err=layout != "table")
     if found.skipped:
         click.echo(f"{len(found.skipped)} files are no generated code: left out", err=True)

@@ -48,6 +48,7 @@ def _range(ctx: click.Context, parameter: click.Parameter, value: str | None) ->
 def command(
     traces: tuple[Path, ...],
     layout: str,
+    quote_formulas: bool,
     names: tuple[str, ...],
     within: "TimeRange | None",
     top: int,
@@ -68,17 +69,18 @@ def command(
     except TraceError as error:
         raise click.UsageError(str(error)) from None
     times.sort(key=lambda time: (time.rank is None, time.rank or 0))
-    echo(TracesView(times, names, top), layout)
+    echo(TracesView(times, names, top), layout, quote_formulas)
 
 
 def _trace_time(path: Path, within: "TimeRange | None") -> "TraceTime":
+    from instrumented_backend.records.escapes import shown
     from instrumented_backend.traces.trace_file import read_trace
     from instrumented_backend.traces.utilization import time_of
 
     size = os.path.getsize(path) if os.path.isfile(path) else 0
     if size < _LONG_READ_BYTES:
         return time_of(read_trace(path), within)
-    label = f"reading {path.name}"
+    label = f"reading {shown(path.name)}"
     steps = size // 100
     with click.progressbar(
         length=size, label=label, file=sys.stderr, update_min_steps=steps

@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from instrumented_backend.records.escapes import shown
+
 _REGIONS = ("TORCHDYNAMO", "TORCHDYNAMO_BACKWARD")
 _OP_BY_OP = "TORCHDYNAMO: op by op"  # inside a region whose ops run one by one
 _NODE = "autograd::engine::evaluate_function: "
@@ -120,7 +122,7 @@ def print_missing(stack: Iterable[str]) -> None:
     text = " >> ".join(frames[-3:])
     if text and text not in _printed:
         _printed.add(text)
-        print("MISSING", text)
+        print("MISSING", shown(text))
 
 
 @dataclasses.dataclass

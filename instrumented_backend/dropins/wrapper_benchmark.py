@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from instrumented_backend.bench.autotuner import get_triton_kernel
 from instrumented_backend.bench.profile_report import ProfileEvent, parse_profile_event_list
 from instrumented_backend.kernels.triton_syntax import CATEGORIES
+from instrumented_backend.records.escapes import shown
 
 __all__ = [
     "ProfileEvent",
@@ -78,7 +79,7 @@ def benchmark_all_kernels(
     found = 0
     for record in _bench_modules(bool(benchmark_all_configs)):
         found += 1
-        print(_line(benchmark_name, record))
+        print(shown(_line(benchmark_name, record)))
     if not found:
         print("No generated kernel found in this process")
 

@@ -53,6 +53,8 @@ def _status(path: Path) -> os.stat_result:
         raise CodeFileError(f"{path}: no such file or folder") from None
     except OSError as error:
         raise CodeFileError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # no name that a file can have
+        raise CodeFileError(f"{path}: cannot be read: {error}") from None
 
 
 def _python_files(folder: Path) -> Iterator[Path]:

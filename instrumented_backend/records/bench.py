@@ -120,6 +120,11 @@ class BenchRun:
     left_out: dict[str, str] = field(default_factory=dict)
     interrupted: bool = False
 
+    @property
+    def timed_anything(self) -> bool:
+        timings = [*(record.timing for record in self.kernels), *(g.call for g in self.graphs)]
+        return any(timing is not None for timing in timings)
+
 
 _TELLING = 0.1  # of a time: less is not worth a note
 

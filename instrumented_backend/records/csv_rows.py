@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from instrumented_backend.records.escapes import to_bytes
 from instrumented_backend.records.whole_file import sweep, write_whole, written_part
 
 _ATTEMPTS = 10
@@ -85,6 +86,7 @@ def _write(file: int, content: bytes, path: str) -> None:
 
 def _line(cells: Iterable[str]) -> bytes:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(cells)
+    csv.writer(text, lineterminator="\r\n").writerow(cells)  # it quotes what this has
+    line = text.getvalue().removesuffix("\r\n") + "\n"
     # A path may hold bytes that are not UTF-8; they are written back as they were.
-    return text.getvalue().encode("utf-8", "surrogateescape")
+    return to_bytes(line)

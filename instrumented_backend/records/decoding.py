@@ -3,20 +3,15 @@
 What is wrong is told in one line with its place: ``graphs[3].calls: expected int, got str``.
 """
 
-import json
-import math
 import re
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from instrumented_backend.records.surrogates import without_surrogates
+from instrumented_backend.records import bounded
 from instrumented_backend.records.upgrade import upgrade
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
-LARGEST = 2**63 - 1  # what fits 64 bits
-_DIGITS = len(str(LARGEST))
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")  # as JSON has one, or half of a pair
 _SAID = re.compile(r"(?P<what>.*?)(?: - at `(?:key` in `)?\$\.?(?P<place>.*)`)?", re.DOTALL)
 _ABSENT = re.compile(r"Object missing required field `(?P<field>\w+)`")
 
@@ -28,7 +23,11 @@ def decode(text: str, kind: type[Type]) -> Type:
 
     Raises `ReportError` where the text is not JSON, not a report, or of another version.
     """
-    data = _parse(text)
+    # Not msgspec's parser: it refuses names that are no UTF-8, and does not check a number's size.
+    try:
+        data = bounded.parse(text)
+    except bounded.NotReadable as error:
+        raise ReportError(str(error)) from None
     if not isinstance(data, dict) or "schema_version" not in data:
         raise ReportError("not a report of instrumented-backend: no schema_version in it")
     version = data["schema_version"]
@@ -44,40 +43,8 @@ def convert(data: Any, kind: type[Type]) -> Type:
         return msgspec.convert(data, kind)
     except msgspec.ValidationError as error:
         raise ReportError(_one_line(str(error))) from None
-
-
-def _parse(text: str) -> Any:
-    # Not msgspec's parser: older releases wrote names that are not UTF-8 in a form that it refuses,
-    # and it does not check a number's size.
-    try:
-        data = json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
-    except ReportError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise ReportError(f"not JSON, or cut short ({error})") from None
-    return without_surrogates(data) if _SURROGATE.search(text) else data
-
-
-def _int(digits: str) -> int:
-    # Their number first: Python refuses to read very many.
-    if len(digits) > _DIGITS + 1 or not -LARGEST <= int(digits) <= LARGEST:
-        raise ReportError(f"a number of more than 64 bits in it: {_short(digits)}")
-    return int(digits)
-
-
-def _float(digits: str) -> float:
-    value = float(digits)
-    if math.isinf(value):
-        raise ReportError(f"a number that is too large in it: {_short(digits)}")
-    return value
-
-
-def _not_finite(word: str) -> NoReturn:
-    raise ReportError(f"not JSON: {word} is no number")
-
-
-def _short(digits: str) -> str:
-    return digits if len(digits) <= 30 else f"{digits[:30]}..."
+    except UnicodeEncodeError as error:
+        raise ReportError(f"a field's name that is no text: {error.reason}") from None
 
 
 def _one_line(said: str) -> str:

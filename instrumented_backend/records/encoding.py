@@ -1,12 +1,13 @@
 """A report as the text of its file."""
 
+import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from instrumented_backend.records.compilation import CompileSection
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.records.surrogates import without_surrogates
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -16,7 +17,7 @@ def encode(report: "DataclassInstance") -> str:
     """One line for each section, and for each item of a section that is a list.
 
     A figure that is not finite is written as null: JSON has no word for it. A byte of a name that
-    is no UTF-8 is written as ``\\xff``: JSON is text.
+    is no UTF-8 is written as ``\\udcff``, as Python's own JSON does, and read as the same byte.
     """
     sections = (f' "{name}": {_section(value)}' for name, value in field_values(report).items())
     return "{\n" + ",\n".join(sections) + "\n}"
@@ -34,6 +35,17 @@ def encode_line(value: Any) -> str:
     """Records and plain data as JSON on one line."""
     try:
         text = msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        text = msgspec.json.encode(without_surrogates(msgspec.to_builtins(value)))
+    except UnicodeEncodeError:  # a name that is no UTF-8
+        return json.dumps(_finite(msgspec.to_builtins(value)))
     return msgspec.json.format(text, indent=0).decode()
+
+
+def _finite(value: Any) -> Any:
+    """Plain data with null for what is not finite, as msgspec writes it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

@@ -9,11 +9,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from instrumented_backend.records import bounded
 from instrumented_backend.records.whole_file import sweep, write_whole
 
 FOLDER = "instrumented"  # in Inductor's cache
 VERSION = 1
 MAX_CHARACTERS = 500_000
+MAX_BYTES = 1 << 20  # what is larger, we did not write
 
 
 def side_file(module_path: str, kind: str, key: str | None = None) -> Path:
@@ -46,7 +48,7 @@ def _sweep_once(folder: Path) -> None:
 def load(path: Path) -> Any:
     """What was kept; None where nobody kept anything, or the file is of no use."""
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = bounded.parse(bounded.read_text(path, MAX_BYTES))
     except (OSError, ValueError):
         return None
     if not isinstance(kept, dict) or kept.get("version") != VERSION:

@@ -4,20 +4,22 @@ import os
 import re
 from pathlib import Path
 
+from instrumented_backend.records import bounded
 from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
+MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of it
 _NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 
 
 def read_report(path: Path) -> Report:
     """The report in a file; raises `ReportError` with the path in its one line."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = bounded.read_text(path, MAX_BYTES)
     except OSError as error:
         raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise ReportError(f"{path}: not a report of instrumented-backend: not text") from None
+    except bounded.NotReadable as error:
+        raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
     try:
         return Report.from_json(text)
     except ReportError as error:
@@ -30,6 +32,10 @@ def find_reports(folder: Path) -> list[Path]:
         names = os.listdir(folder)
     except OSError as error:
         raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
-    found = [match for name in names if (match := _NAME.fullmatch(name))]
+    found = [
+        match
+        for name in names
+        if (match := _NAME.fullmatch(name)) and os.path.isfile(folder / name)
+    ]
     found.sort(key=lambda match: [int(number) for number in match.groups()])
     return [folder / match.string for match in found]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from instrumented_backend.traces.event_stream import TraceError
 from instrumented_backend.traces.trace_file import Trace
 
-_STEPS = re.compile(r"(?:ProfilerStep)?#(\d+)(?:-#?(\d+))?")
-_TIME = r"(?:(\d+(?:\.\d*)?)\s*(us|ms|s)?)?"
+_STEPS = re.compile(r"(?:ProfilerStep)?#(\d{1,15})(?:-#?(\d{1,15}))?")
+_TIME = r"(?:(\d{1,15}(?:\.\d{0,15})?)\s*(us|ms|s)?)?"
 _TIMES = re.compile(rf"{_TIME}\s*-\s*{_TIME}")
 _MICROSECONDS = {"us": 1.0, "ms": 1e3, "s": 1e6, None: 1.0}
 
@@ -36,7 +36,7 @@ class TimeRange:
         times = _TIMES.fullmatch(text)
         if times is None or not (times[1] or times[3]):
             raise ValueError(
-                f"{text!r} is no range; give steps (ProfilerStep#3, #3-5) or times from the"
+                f"{_short(text)!r} is no range; give steps (ProfilerStep#3, #3-5) or times from the"
                 " trace's first event (10ms-20ms, 1.5s-)"
             )
         start = float(times[1]) * _MICROSECONDS[times[2] or times[4]] if times[1] else None
@@ -67,6 +67,10 @@ class TimeRange:
                 f"{trace.path}: the range is behind its end, at {trace.end / 1e3:.1f} us"
             )
         return low, min(high, trace.end)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:60]}..."
 
 
 def _steps_of(trace: Trace) -> str:

@@ -31,7 +31,7 @@ _REGION = re.compile(rf"(?:({REGION_MARKS[0]})(?:_BACKWARD)?|({'|'.join(REGION_M
 
 # Every mark, and ProfilerStep, sorts before this; most operators (aten::, triton_) do not.
 _AFTER_MARKS = "U"
-_STEP = re.compile(r"ProfilerStep#(\d+)")
+_STEP = re.compile(r"ProfilerStep#(\d{1,15})")  # more digits than a float has are no number
 _FLUSH_ROWS = 1 << 14
 _FAR_US = 1e12  # 12 days from the rest: no time of the same profile
 _COARSE_US = 0.01
@@ -263,7 +263,7 @@ class _Gatherer:
             rank=rank,
             world_size=world_size,
             device_names=_device_names(fields.deviceProperties),
-            notes=_notes({"malformed": stream.malformed, **clock.odd}, clock.resolution_us),
+            notes=_notes(stream, clock),
         )
 
     def _check(self, path: Path, fields: Fields, kept: int) -> None:
@@ -349,8 +349,11 @@ def _by_number(start: Times, end: Times, number: _Floats) -> dict[int, tuple[int
     return dict(sorted(steps.items()))
 
 
-def _notes(odd: dict[str, int], resolution_us: float) -> list[str]:
-    notes = [
+def _notes(stream: EventStream, clock: _Clock) -> list[str]:
+    odd = {"malformed": stream.malformed, **clock.odd}
+    resolution_us = clock.resolution_us
+    notes = ['a second list of "traceEvents": left out'] if stream.second_list else []
+    notes += [
         f"{count} event{'s' * (count > 1)} {what}: "
         + ("taken as zero long" if what == "without dur" else "left out")
         for what, count in odd.items()
@@ -366,9 +369,13 @@ def _distributed(info: Any) -> tuple[int | None, int | None]:
         return None, None
     rank, world_size = info.get("rank"), info.get("world_size")
     return (
-        rank if isinstance(rank, int) else None,
-        world_size if isinstance(world_size, int) else None,
+        rank if _is_number(rank) else None,
+        world_size if _is_number(world_size) else None,
     )
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) < 2**63
 
 
 def _device_names(properties: Any) -> dict[int, str]:
@@ -376,6 +383,6 @@ def _device_names(properties: Any) -> dict[int, str]:
         device["id"]: device["name"]
         for device in (properties if isinstance(properties, list) else ())
         if isinstance(device, dict)
-        and isinstance(device.get("id"), int)
+        and _is_number(device.get("id"))
         and isinstance(device.get("name"), str)
     }

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.escapes import to_bytes
 from instrumented_backend.records.whole_file import sweep, write_whole
 from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
@@ -20,9 +21,7 @@ def write_files(report: Report, folder: Path) -> dict[str, OSError]:
     for table in TABLES.values():
         rows = list(table.rows(report))
         if rows:
-            # A name that is not UTF-8 is written with escapes.
-            text = to_csv(rows).encode("utf-8", "backslashreplace")
-            contents[f"{table.name}.{suffix}.csv"] = text
+            contents[f"{table.name}.{suffix}.csv"] = to_bytes(to_csv(rows))
     lost = {}
     for name, content in contents.items():
         try:

@@ -6,7 +6,9 @@ matter least are left out, which a line below the table says.
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from instrumented_backend.records.escapes import shown
 
 ELLIPSIS = "…"
 _GAP = 2
@@ -38,8 +40,8 @@ class Column:
 def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> str:
     """``least`` names the columns that may be left out, in that order; after
     them the last columns are left out."""
-    shown, left_out = _choose(list(columns), width, least)
-    widths = _fit(shown, width)
+    drawn, left_out = _choose(list(map(_escaped, columns)), width, least)
+    widths = _fit(drawn, width)
     # Not before it is needed. torch imports it, too, where it is installed, when the process ends;
     # what that import does makes Python end with exit code 1 after Ctrl-C, instead of the signal.
     # An earlier import would change the code.
@@ -47,13 +49,13 @@ def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> st
 
     headers = [
         textwrap.fill(column.header, room, break_long_words=False)
-        for column, room in zip(shown, widths, strict=True)
+        for column, room in zip(drawn, widths, strict=True)
     ]
-    fill = [cut if column.is_one_line else _fill for column in shown]
+    fill = [cut if column.is_one_line else _fill for column in drawn]
     rows = zip(
         *(
             [fill_one(cell, room) for cell in column.cells]
-            for column, room, fill_one in zip(shown, widths, fill, strict=True)
+            for column, room, fill_one in zip(drawn, widths, fill, strict=True)
         ),
         strict=True,
     )
@@ -62,13 +64,17 @@ def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> st
         [headers, ["-" * room for room in widths], *rows],
         tablefmt="plain",
         disable_numparse=True,
-        colalign=["right" if column.is_figure else "left" for column in shown],
+        colalign=["right" if column.is_figure else "left" for column in drawn],
     )
     if not left_out:
         return lines
     names = ", ".join(column.header for column in left_out)
     said = f"left out at this width: {names}; CSV and JSON have all"
     return "\n".join([lines, *textwrap.wrap(said, max(width, 40), subsequent_indent="  ")])
+
+
+def _escaped(column: Column) -> Column:
+    return replace(column, header=shown(column.header), cells=list(map(shown, column.cells)))
 
 
 def shorten(text: str, width: int) -> str:
@@ -96,8 +102,8 @@ def _choose(
     order += [column for column in reversed(columns[1:]) if column not in order]
     gone: list[Column] = []
     while order:
-        shown = [column for column in columns if column not in gone]
-        needed = sum(_narrowest(c, c is columns[0]) for c in shown) + _GAP * (len(shown) - 1)
+        kept = [column for column in columns if column not in gone]
+        needed = sum(_narrowest(c, c is columns[0]) for c in kept) + _GAP * (len(kept) - 1)
         if needed <= width:
             break
         gone.append(order.pop(0))

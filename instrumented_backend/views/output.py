@@ -7,7 +7,10 @@ import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Protocol
 
+from instrumented_backend.records.escapes import shown_lines
+
 Cell = str | int | float | None
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a spreadsheet runs
 TableRow = dict[str, Cell]  # its columns by name; what is unknown is None
 
 
@@ -25,18 +28,31 @@ class View(Protocol):
     def json(self) -> str: ...
 
 
-def render_view(view: View, layout: str, width: int | None = None) -> str:
-    """``layout`` is "table", "csv" or "json"; without ``width``, a table fits the terminal."""
+def render_view(
+    view: View, layout: str, width: int | None = None, *, quote_formulas: bool = False
+) -> str:
+    """``layout`` is "table", "csv" or "json"; without ``width``, a table fits the terminal.
+
+    ``quote_formulas`` is for CSV: text that a spreadsheet would run starts with an apostrophe.
+    """
     if layout == "json":
         return view.json()
     if layout == "csv":
-        return to_csv(view.rows())
-    return view.text(terminal_width() if width is None else width)
+        rows = view.rows()
+        return to_csv([_without_formulas(row) for row in rows] if quote_formulas else rows)
+    return shown_lines(view.text(terminal_width() if width is None else width))
 
 
 def terminal_width() -> int:
     """80 columns where the output is not a terminal."""
     return shutil.get_terminal_size((80, 24)).columns
+
+
+def _without_formulas(row: Mapping[str, object]) -> dict[str, object]:
+    return {
+        column: f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULAS) else cell
+        for column, cell in row.items()
+    }
 
 
 def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
@@ -49,9 +65,21 @@ def write_csv(file: IO[str], rows: Sequence[Mapping[str, object]]) -> None:
     """The columns of all rows, in the order of the first to have them; without rows, nothing."""
     columns = dict.fromkeys(column for row in rows for column in row)
     if columns:
-        writer = csv.writer(file, lineterminator="\n")
+        # csv quotes what the end of a line has, and Python before 3.13 nothing else: a cell may
+        # hold a "\r".
+        writer = csv.writer(_EndingInNewline(file), lineterminator="\r\n")
         writer.writerow(columns)
         writer.writerows(map(row.get, columns) for row in rows)
+
+
+class _EndingInNewline:
+    """What `csv` writes a row to."""
+
+    def __init__(self, file: IO[str]) -> None:
+        self._file = file
+
+    def write(self, row: str) -> None:
+        self._file.write(row[: -len("\r\n")] + "\n")
 
 
 def to_json(document: object) -> str:
@@ -60,4 +88,5 @@ def to_json(document: object) -> str:
 
 def to_json_lines(records: Iterable[object]) -> str:
     """A list, each of its items on a line of its own."""
-    return "[\n" + ",\n".join(map(json.dumps, records)) + "\n]"
+    lines = ",\n".join(map(json.dumps, records))
+    return f"[\n{lines}\n]" if lines else "[]"

@@ -12,6 +12,7 @@ from instrumented_backend.records import (
     notes,
 )
 from instrumented_backend.records.compilation import longest_first
+from instrumented_backend.records.escapes import shown_lines
 from instrumented_backend.units import (
     COLUMNS,
     duration,
@@ -45,7 +46,7 @@ def render(report: Report, tables: tuple[str, ...], width: int | None = None) ->
         part = _summary(report, width) if name == "summary" else _table(report, name, width)
         if part:
             parts.append(part)
-    return "\n\n".join(parts)
+    return shown_lines("\n\n".join(parts))
 
 
 # --- The summary --------------------------------------------------------------------------------

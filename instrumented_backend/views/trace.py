@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.fields import field_names, field_values
 from instrumented_backend.traces.utilization import DeviceTime, TraceTime, share
 from instrumented_backend.units import milliseconds
@@ -97,13 +98,14 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[dict[str, object]]:
             "start_us": trace.start_us,
             "window_us": trace.window_us,
         }
+        tail: dict[str, object] = {"notes": "; ".join(trace.notes) or None}
         for device in trace.devices:
-            yield {**head, **_device_values(trace, device)}
+            yield {**head, **_device_values(trace, device), **tail}
         if not trace.devices:
             names = [name for name in field_names(DeviceTime) if name != "kernels"]
             shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
             nothing: dict[str, object] = dict.fromkeys([*names, *shares])
-            yield {**head, **nothing}
+            yield {**head, **nothing, **tail}
 
 
 def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object]]:
@@ -116,6 +118,7 @@ def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object
                     "device": device.device,
                     "pid": device.pid,
                     **asdict(kernel),
+                    "notes": "; ".join(trace.notes) or None,
                 }
 
 
@@ -151,7 +154,7 @@ def _head(traces: list[TraceTime], trace: TraceTime, width: int) -> str:
     words = [_file(traces, trace)]
     if trace.rank is not None:
         words.append(f"rank {trace.rank}" + (f" of {trace.world_size}" if trace.world_size else ""))
-    words += dict.fromkeys(device.name for device in trace.devices if device.name)
+    words += dict.fromkeys(shown(device.name) for device in trace.devices if device.name)
     since = f" from {milliseconds(trace.start_us)}" if trace.start_us else ""
     words.append(f"window {milliseconds(trace.window_us)}{since}")
     notes = [_wrap(f"  note: {note}", width, "    ") for note in trace.notes]
@@ -174,8 +177,8 @@ def _file(traces: list[TraceTime], trace: TraceTime) -> str:
     others = {Path(other.file).parts for other in traces} - {parts}
     for count in range(1, len(parts)):
         if all(other[-count:] != parts[-count:] for other in others):
-            return "/".join(parts[-count:])
-    return trace.file
+            return shown("/".join(parts[-count:]))
+    return shown(trace.file)
 
 
 def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: bool) -> str:
@@ -232,7 +235,7 @@ def _table(
 def _wrap(text: str, width: int, indent: str = "") -> str:
     return "\n".join(
         textwrap.wrap(
-            text,
+            shown(text),
             max(width, 40),
             subsequent_indent=indent,
             break_long_words=False,
@@ -248,4 +251,4 @@ def _plain(kernel: str) -> str:
 def _gpu(trace: TraceTime, device: DeviceTime) -> str:
     same_index = [other for other in trace.devices if other.device == device.device]
     pid = f" (pid {device.pid})" if len(same_index) > 1 else ""
-    return f"{'-' if device.device is None else device.device}{pid}"
+    return shown(f"{'-' if device.device is None else device.device}{pid}")

@@ -3,6 +3,7 @@
 import os
 import textwrap
 
+from instrumented_backend.records.escapes import shown
 from instrumented_backend.units import with_spread
 
 
@@ -39,12 +40,15 @@ def _working_folder() -> str | None:
         return None  # it has been deleted
 
 
+_SPACES = str.maketrans("\n\t", "  ")  # what parts a sentence's words
+
+
 def wrap(
     text: str, width: int, max_lines: int | None = None, break_words: bool = False
 ) -> list[str]:
     """Lines no wider than ``width``, but for words that are, unless these are broken, too."""
     return textwrap.wrap(
-        text,
+        shown(text.translate(_SPACES)),
         max(width, 40),
         subsequent_indent="  ",
         max_lines=max_lines,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel_data import modules
+from kernel_data import graph_module, modules
 from waiting import wait_until
 
 from instrumented_backend import commands
@@ -352,3 +352,9 @@ def test_a_module_that_cannot_be_loaded(cache: Path, tmp_path: Path) -> None:
     path.write_text("raise RuntimeError('too old')\n" + path.read_text())
     run = bench_one(path)
     assert {record.error for record in run.kernels} == {"RuntimeError: too old"}
+
+
+def test_nothing_timed_is_a_failure(tmp_path: Path) -> None:
+    path = put(tmp_path, "graph.py", graph_module("", "return args"))  # it imports nothing
+    done = run(*TOOL, str(path))
+    assert done.returncode == 1 and "name 'AsyncCompile' is not defined" in done.stdout

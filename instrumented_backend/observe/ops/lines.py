@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.messages.user_code import is_internal
+from instrumented_backend.records.escapes import shown
 from instrumented_backend.torch_compat import autograd
 
 MAX_LINES = 10_000
@@ -88,7 +89,7 @@ class Lines:
             return
         self._printed.add((op, line))
         place = "unknown line" if line.file is None else f"{line.file}:{line.line}"
-        print(f"MISSING {op} at {place} in {line.function}", file=sys.stderr)
+        print(shown(f"MISSING {op} at {place} in {line.function}"), file=sys.stderr)
 
     def _line(self, spot: _Spot) -> Line:
         code = self._codes.get(spot[0])

@@ -33,7 +33,7 @@ def test_events(event: events.Event) -> None:
 def test_requests() -> None:
     module = events.ModuleRequest(
         kind="graph",
-        path="/a/b.py",
+        path=b"/a/caf\xe9.py",
         device="cpu",
         all_configs=False,
         without_autotune_cache=True,

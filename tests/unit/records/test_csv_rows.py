@@ -45,12 +45,12 @@ def test_cells(value: Any, text: str) -> None:
 
 def test_quoting(tmp_path: Path) -> None:
     path = str(tmp_path / "t.csv")
-    row = ["comma,", 'quote"', "two\nlines", "é", os.fsdecode(b"/no/utf8/\xff")]
-    csv_rows.append_row(path, ["a", "b", "c", "d", "e"], row)
+    row = ["comma,", 'quote"', "two\nlines", "a\rb", "é", os.fsdecode(b"/no/utf8/\xff")]
+    csv_rows.append_row(path, ["a", "b", "c", "d", "e", "f"], row)
     raw = Path(path).read_bytes()
-    assert raw.startswith(b"a,b,c,d,e\n") and raw.endswith(b"/no/utf8/\xff\n")
+    assert raw.startswith(b"a,b,c,d,e,f\n") and raw.endswith(b"/no/utf8/\xff\n")
     with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
-        assert list(csv.reader(file)) == [["a", "b", "c", "d", "e"], row]
+        assert list(csv.reader(file)) == [["a", "b", "c", "d", "e", "f"], row]
 
 
 def _check(path: Path, writers: int) -> None:

@@ -139,6 +139,5 @@ def test_the_files_of_a_damaged_report(originals: list[str], tmp_path: Path) -> 
         except ReportError:
             continue
         again = Report.from_json(report.to_json())
-        if "\\ud800" not in json.dumps(data):  # it is written as text
-            assert again == report, number
+        assert again == report, number
         write_files(again, tmp_path)

@@ -185,16 +185,27 @@ def test_what_is_not_finite_is_null() -> None:
     assert (again.run.wall_s, again.graphs[0].compile_s["dynamo_s"]) == (None, None)
 
 
-def test_names_that_are_no_utf_8() -> None:
-    """Python has their bytes as surrogates, which earlier releases wrote as such."""
+@pytest.mark.parametrize(
+    "name",
+    [os.fsdecode(b"/caf\xe9/\xf0\x9f\x98\x80.py"), "half of a pair: \ud83d", "\x1b[m\n\x00"],
+)
+def test_names_that_are_no_utf_8(name: str, tmp_path: Path) -> None:
+    """Python has their bytes as surrogates; they come back as the bytes that they were."""
     report = sample()
-    report.graphs[0].file = os.fsdecode(b"/caf\xe9/\xf0\x9f\x98\x80.py")
-    text = report.to_json()
-    assert Report.from_json(text).graphs[0].file == "/caf\\xe9/\N{GRINNING FACE}.py"
-    data = json.loads(text)
-    data["graphs"][0]["file"] = report.graphs[0].file
-    assert "\\udce9" in json.dumps(data)
-    assert Report.from_json(json.dumps(data)).graphs[0].file == "/caf\\xe9/\N{GRINNING FACE}.py"
+    report.graphs[0].file = name
+    report.run.wall_s = math.inf  # beside it, still null
+    path = tmp_path / "report.json"
+    path.write_text(report.to_json(), encoding="utf-8")
+    again = read_report(path)
+    assert (again.graphs[0].file, again.run.wall_s) == (name, None)
+    assert json.loads(path.read_text())["graphs"][0]["file"] == name
+
+
+def test_a_field_of_which_the_name_is_no_text() -> None:
+    data = json.loads(sample().to_json())
+    data["graphs"][0]["\ud800"] = 1
+    with pytest.raises(ReportError, match="a field's name that is no text"):
+        Report.from_json(json.dumps(data))
 
 
 def test_notes_and_their_codes() -> None:

@@ -1,0 +1,69 @@
+"""Files and JSON of others, read within bounds: whatever stands there, nothing hangs or grows.
+
+Without msgspec, which is not imported in a program that is only observed.
+"""
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+LARGEST = 2**63 - 1  # what fits 64 bits
+_DIGITS = len(str(LARGEST))
+
+
+class NotReadable(ValueError):
+    """A file or a text that is none of ours; the message is one line."""
+
+
+def read_text(path: Path, max_bytes: int) -> str:
+    """The UTF-8 of a regular file; raises OSError, or `NotReadable`."""
+    try:
+        # A pipe would wait for a writer.
+        file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        raise NotReadable(f"cannot be read: {error}") from None  # no name that a file can have
+    with open(file, "rb") as stream:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise NotReadable("not a file, but a pipe or a device")
+        content = stream.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise NotReadable(f"larger than {max_bytes >> 20} MB")
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise NotReadable("not text") from None
+
+
+def parse(text: str) -> Any:
+    """JSON with numbers of at most 64 bits; raises `NotReadable`."""
+    try:
+        return json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
+    except NotReadable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise NotReadable(f"not JSON, or cut short ({error})") from None
+
+
+def _int(digits: str) -> int:
+    # Their number first: Python refuses to read very many.
+    if len(digits) > _DIGITS + 1 or not -LARGEST <= int(digits) <= LARGEST:
+        raise NotReadable(f"a number of more than 64 bits in it: {_short(digits)}")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise NotReadable(f"a number that is too large in it: {_short(digits)}")
+    return value
+
+
+def _not_finite(word: str) -> NoReturn:
+    raise NotReadable(f"not JSON: {word} is no number")
+
+
+def _short(digits: str) -> str:
+    return digits if len(digits) <= 30 else f"{digits[:30]}..."
