@@ -27,6 +27,7 @@ NAMES = {
         "torch._dynamo.eval_frame.innermost_fn",
         "torch._dynamo.eval_frame.nothing",
         "torch._dynamo.eval_frame.skip_code",
+        "torch._dynamo.external_utils.wrap_inline",
         "torch._dynamo.trace_rules.check",
         "torch._guards.TracingContext.get_traced_code",
     ),
@@ -95,10 +96,19 @@ def backend_of(context: Any) -> Any:
 
 
 def innermost(function: Any) -> Any:
-    """Without the wrappers of ``torch.compile`` and ``torch.compiler.disable``."""
-    from torch._dynamo.eval_frame import innermost_fn
+    """Without the wrappers of ``torch.compile`` and ``torch.compiler.disable``.
 
-    return innermost_fn(function)
+    Nor in the function that Dynamo puts round what it would skip: ``inner`` with ``fn`` in it.
+    """
+    from torch._dynamo.eval_frame import innermost_fn
+    from torch._dynamo.external_utils import wrap_inline
+
+    function = innermost_fn(function)
+    code = getattr(function, "__code__", None)
+    if code is not None and code in wrap_inline.__code__.co_consts:
+        inside = dict(zip(code.co_freevars, function.__closure__, strict=True))
+        return inside["fn"].cell_contents
+    return function
 
 
 def is_disabled(function: Any) -> bool:

@@ -11,7 +11,7 @@ from instrumented_backend.views.words import count, short_path
 
 MAX_LINES = 3
 _CURES = {
-    notes.TORCHS_FRAMES: "compile the module that calls it",
+    notes.TORCHS_FRAMES: "compile the module that calls it, or the one inside it",
     notes.DISABLED: "take torch.compiler.disable off it, or compile what it does not cover",
     notes.STANCE: "for compiled code, leave the stance at its default",
     notes.SWITCHED_OFF: "unset it",
@@ -73,7 +73,7 @@ def _told(case: list[CompiledRecord]) -> str:
         verb = "and ran eagerly"
     else:
         verb = _partly(case)
-    told = f"{subject} {called} {verb}: {first.reason}"
+    told = f"{subject} {called} {verb}: {(first.reason or 'unknown').rstrip('.')}"
     if first.reason_file is not None and (first.reason_file, first.reason_line) != (
         first.file,
         first.line,

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.observe.compile.model_path import model_path
+from instrumented_backend.observe.compile.model_path import contains, model_path
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.messages.call_site import CallSite, call_site
 from instrumented_backend.observe.messages.user_code import is_internal
@@ -22,7 +22,7 @@ from instrumented_backend.torch_compat import dynamo
 
 MAX_COMPILED = 10_000
 MAX_CAUSES = 8  # of one torch.compile
-_IN_MODULES = ("_call_impl", "_wrapped_call_impl")
+_OF_MODULES = ("_call_impl", "_wrapped_call_impl", "forward")
 
 Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
@@ -38,7 +38,7 @@ class Cause:
     line: int | None = None
 
 
-@dataclass(frozen=True)
+@dataclass
 class Target:
     """What ``torch.compile`` was given, without keeping it alive."""
 
@@ -49,7 +49,26 @@ class Target:
     function: Place
     is_disabled: bool
     is_class: bool
-    module_id: int | None = None
+    module: "weakref.ref[torch.nn.Module] | None" = None
+    method: str | None = None  # of the module, where it is not its forward
+
+    @property
+    def module_id(self) -> int | None:
+        module = self.module() if self.module is not None else None
+        return None if module is None else id(module)
+
+    def find_path(self, frame: Any) -> None:
+        """Where the module is in its model: it may be put there after ``torch.compile``."""
+        module = self.module() if self.module is not None else None
+        if module is not None and "." not in (self.path or ""):
+            path = model_path(module, frame)
+            self.path = path if self.method is None else f"{path}.{self.method}"
+
+    def may_be_in(self, other: "Target") -> bool:
+        """Can a graph of the other one have this one's code for this one's sake?"""
+        module = self.module() if self.module is not None else None
+        root = other.module() if other.module is not None else None
+        return module is None or root is None or (module is not root and contains(root, module))
 
 
 class Compiled:
@@ -174,9 +193,8 @@ class CompiledLog(Observer):
             one = self.of_backend(backend)
             if one is None or one.graphs or id(code) != one.target.code_id:
                 return
-            place = code.co_name, code.co_filename, code.co_firstlineno
             if not torch_compiled.is_skipped(code):
-                one.add_cause(Cause(notes.SKIPPED, f"Dynamo skips it: {reason}", place))
+                one.add_cause(Cause(notes.SKIPPED, f"Dynamo skips it: {reason}", _place(code)))
 
     # --- What Dynamo compiles -------------------------------------------------------------------
 
@@ -185,11 +203,16 @@ class CompiledLog(Observer):
 
         Functions in the graph may have a ``torch.compile`` of their own.
         """
+        maker = self.of_backend(under_way.backend)
+        if maker is None:
+            return None
+        if not maker.graphs:
+            maker.target.find_path(sys._getframe(1))
         inner = {id(code) for code in torch_compiled.traced_code()[1:]}
-        if inner:
-            for one in self.all():
-                one.inlined |= one.target.code_id in inner
-        return self.number(under_way)
+        for one in self.all():
+            if one is not maker and one.target.code_id in inner:
+                one.inlined |= one.target.may_be_in(maker.target)
+        return maker.number
 
     def number(self, under_way: dynamo.CompilationUnderWay) -> int | None:
         """Of the ``torch.compile`` for which Dynamo compiles something."""
@@ -237,36 +260,39 @@ def _target(function: Any, frame: Any) -> Target:
     is_class = inspect.isclass(function)
     disabled = torch_compiled.is_disabled(function)
     function = function if is_class else torch_compiled.innermost(function)
-    module = path = method = None
+    module = method = None
+    called = function
     if issubclass(type(function), torch.nn.Module):
         module = function
     elif isinstance(function, MethodType) and issubclass(type(function.__self__), torch.nn.Module):
         module = function.__self__
-        if function.__name__ not in (*_IN_MODULES, "forward"):
+        if function.__name__ not in _OF_MODULES:
             method = function.__name__
-    called = function
-    if module is not None:
-        path = model_path(module, frame)
-        if method is not None:
-            path = f"{path}.{method}"
-        else:
-            # Not by attribute: the program may have its own way with them.
-            called = vars(module).get("forward") or type(module).forward
+    if module is not None and method is None:
+        # Not by attribute: the program may have its own way with them.
+        called = vars(module).get("forward") or type(module).forward
     disabled |= torch_compiled.is_disabled(called)
-    code = getattr(torch_compiled.innermost(called), "__code__", None)
-    if not isinstance(code, CodeType):
-        code = None
-    name = type(module).__name__ if module is not None else _name(function)
-    return Target(
-        name,
-        path,
-        None if code is None else weakref.ref(code),
-        None if code is None else id(code),
-        (None,) * 3 if code is None else (code.co_name, code.co_filename, code.co_firstlineno),
-        disabled,
-        is_class,
-        None if module is None else id(module),
+    found = getattr(torch_compiled.innermost(called), "__code__", None)
+    code = found if isinstance(found, CodeType) else None
+    target = Target(
+        name=_name(function) if module is None else type(module).__name__,
+        path=None,
+        code=None if code is None else weakref.ref(code),
+        code_id=None if code is None else id(code),
+        function=_place(code),
+        is_disabled=disabled,
+        is_class=is_class,
+        module=None if module is None else weakref.ref(module),
+        method=method,
     )
+    target.find_path(frame)
+    return target
+
+
+def _place(code: CodeType | None) -> Place:
+    if code is None:
+        return None, None, None
+    return code.co_name, code.co_filename, code.co_firstlineno
 
 
 def _name(function: Any) -> str:

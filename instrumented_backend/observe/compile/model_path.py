@@ -14,6 +14,7 @@ from instrumented_backend.observe.messages.user_code import is_internal
 
 MAX_CALLERS = 30
 MAX_MODULES = 20_000  # of one model
+_WRAPPED = "_orig_mod"  # the module inside what torch.compile returned
 
 
 def model_path(module: torch.nn.Module, frame: FrameType | None) -> str:
@@ -30,8 +31,13 @@ def model_path(module: torch.nn.Module, frame: FrameType | None) -> str:
     return type(module).__name__
 
 
+def contains(root: torch.nn.Module, module: torch.nn.Module) -> bool:
+    return root is module or _path(root, module) is not None
+
+
 def _path(root: torch.nn.Module, module: torch.nn.Module) -> str | None:
-    """None where ``module`` is not in ``root``, and for what ``torch.compile`` put round it."""
+    """None where ``module`` is not in ``root``, or is all of it."""
+    root = _children(root).get(_WRAPPED) or root
     stack = [(root, type(root).__name__)]
     for _ in range(MAX_MODULES):
         if not stack:
@@ -39,11 +45,15 @@ def _path(root: torch.nn.Module, module: torch.nn.Module) -> str | None:
         parent, path = stack.pop()
         if parent is module:
             return path if parent is not root else None
-        # Not by attribute: the program may have its own.
-        for name, child in (vars(parent).get("_modules") or {}).items():
+        for name, child in _children(parent).items():
             if child is not None:
-                stack.append((child, path if name == "_orig_mod" else f"{path}.{name}"))
+                stack.append((child, path if name == _WRAPPED else f"{path}.{name}"))
     return None
+
+
+def _children(module: torch.nn.Module) -> dict[str, torch.nn.Module | None]:
+    # Not by attribute: the program may have its own way with them.
+    return vars(module).get("_modules") or {}
 
 
 def _modules_of(frame: FrameType) -> list[torch.nn.Module]:

@@ -3,11 +3,12 @@
 import inspect
 import multiprocessing
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from instrumented_backend.observe.compile.breaks import is_of_disabled
 from instrumented_backend.observe.compile.compiled import Cause, Compiled, Place
 from instrumented_backend.observe.messages.reasons import BreakReason, last_sentence, sentence
-from instrumented_backend.observe.messages.user_code import is_installed
+from instrumented_backend.observe.messages.user_code import is_installed, is_internal
 from instrumented_backend.records import CompiledRecord, GraphRecord, notes
 from instrumented_backend.records.compiled import (
     EAGER,
@@ -35,13 +36,14 @@ def cause_of(
     ``met`` is the break that it ran into last, ``message`` Dynamo's, of the line ``at``.
     """
     if refused:
-        return Cause(notes.RECOMPILE_LIMIT, sentence(message or ""), function, *function[1:])
+        reason = sentence(message or "").partition(": ")[0]
+        return Cause(notes.RECOMPILE_LIMIT, reason, function, *function[1:])
     if met is not None:
         code = notes.DISABLED if is_of_disabled(met.reason) else notes.GRAPH_BREAK
         reason = met.reason
         why = last_sentence(message) if message else reason
         if why != reason:
-            reason = f"{reason}; {why}"
+            reason = f"{reason.rstrip('.')}; {why.partition(': ')[0]}"
         place = (met.frame.file, met.frame.line) if met.frame else function[1:]
         return Cause(code, reason, function, *place)
     if message:
@@ -144,8 +146,10 @@ def _served(
     forced = sum(count for stance, count in one.stances.items() if stance in _FORCED)
     makers = [other for other in family if _forward_calls(made[other.number])]
     if one in makers:
-        if len(family) == 1 and _runs_one_graph_a_call(one, made[one.number]):
-            record.eager_calls = max(0, calls - record.graph_calls - one.raised)
+        if all(_runs_one_graph_a_call(maker, made[maker.number]) for maker in makers):
+            in_all = sum(other.calls - other.raised for other in family)
+            eager = max(0, in_all - sum(_forward_calls(made[maker.number]) for maker in makers))
+            record.eager_calls = eager if len(family) == 1 or not eager else None
         return True
     others = [graph for other in makers for graph in made[other.number]]
     # Calls of their graphs that cannot have been in calls of their own.
@@ -208,7 +212,11 @@ def _reason(one: Compiled, calls: int) -> Cause:
     met = [cause for cause in one.causes if cause.code != notes.SKIPPED]
     own = [cause for cause in met if cause.function[1:] == target.function[1:]]
     if met:
-        return (own or met)[0]
+        cause = (own or met)[0]
+        if cause.code == notes.GRAPH_BREAK and is_internal(cause.function[1] or ""):
+            words = f"{target.name}'s own frames are torch's, which Dynamo cannot trace"
+            return replace(cause, code=notes.TORCHS_FRAMES, reason=f"{words}: {cause.reason}")
+        return cause
     code = target.code() if target.code is not None else None
     if target.is_disabled:
         return _of(one, notes.DISABLED, f"{target.name} is under torch.compiler.disable")
