@@ -63,6 +63,7 @@ MUTATED_INPUTS = "mutated-inputs"
 # --- Of a torch.compile: why its calls ran eagerly ----------------------------------------------
 
 TORCHS_FRAMES = "torchs-frames"  # Dynamo skips torch's own functions
+TORCHS_WRAPPER = "torchs-wrapper"  # those of a wrapper round a model, such as DDP
 DISABLED = "disabled"  # by torch.compiler.disable
 STANCE = "stance"  # by torch.compiler.set_stance
 SWITCHED_OFF = "switched-off"  # by torch._dynamo.config.disable

@@ -11,7 +11,8 @@ from instrumented_backend.views.words import count, short_path
 
 MAX_LINES = 3
 _CURES = {
-    notes.TORCHS_FRAMES: "compile the module that calls it, or the one inside it",
+    notes.TORCHS_FRAMES: "compile the module that calls it",
+    notes.TORCHS_WRAPPER: "compile the module inside it, before it is wrapped",
     notes.DISABLED: "take torch.compiler.disable off it, or compile what it does not cover",
     notes.STANCE: "for compiled code, leave the stance at its default",
     notes.SWITCHED_OFF: "unset it",

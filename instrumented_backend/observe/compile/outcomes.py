@@ -2,6 +2,7 @@
 
 import inspect
 import multiprocessing
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from instrumented_backend.torch_compat import compiled as torch_compiled
 # Under the first, no call runs a graph; under the others, one may not.
 _FORCED = frozenset({"force_eager", torch_compiled.FORCED_BACKEND})
 _LATER = frozenset({"eager_on_recompile", "eager_then_compile", "aot_eager_then_compile"})
+_MODULES = os.path.join("torch", "nn", "modules", "")
 
 
 def cause_of(
@@ -215,7 +217,7 @@ def _reason(one: Compiled, calls: int) -> Cause:
         cause = (own or met)[0]
         if cause.code == notes.GRAPH_BREAK and is_internal(cause.function[1] or ""):
             words = f"{target.name}'s own frames are torch's, which Dynamo cannot trace"
-            return replace(cause, code=notes.TORCHS_FRAMES, reason=f"{words}: {cause.reason}")
+            return replace(cause, code=_of_torchs(one), reason=f"{words}: {cause.reason}")
         return cause
     code = target.code() if target.code is not None else None
     if target.is_disabled:
@@ -224,12 +226,18 @@ def _reason(one: Compiled, calls: int) -> Cause:
         return _of(one, notes.NOT_COMPILABLE, "it is a generator, which Dynamo does not compile")
     if code is not None and torch_compiled.is_skipped(code):
         words = f"{target.name}'s own frames are torch's, which Dynamo skips"
-        return Cause(notes.TORCHS_FRAMES, words, target.function)
+        return Cause(_of_torchs(one), words, target.function)
     if one.causes:
         return one.causes[0]
     if torch_compiled.is_switched_off():
         return _of(one, notes.SWITCHED_OFF, "torch._dynamo.config.disable is set")
     return _of(one, notes.UNKNOWN, "Dynamo began no compilation, and does not say why")
+
+
+def _of_torchs(one: Compiled) -> str:
+    """Whether it is a module such as ``nn.Sequential``, or a wrapper round the program's."""
+    is_module = _MODULES in (one.target.function[1] or "")
+    return notes.TORCHS_FRAMES if is_module else notes.TORCHS_WRAPPER
 
 
 def _of(one: Compiled, code: str, reason: str) -> Cause:

@@ -10,6 +10,7 @@ from types import FrameType
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal
 
 MAX_ARGUMENT = 40  # characters
+_IMPORT = "<frozen importlib"
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,21 @@ def _short(node: ast.expr) -> str:
 
 
 def call_site(frame: FrameType | None) -> CallSite | None:
-    """The user's own call that led to ``frame``; in an installed package where there is none."""
-    packages = None
+    """The user's own call that led to ``frame``.
+
+    It is that of an installed package where there is none, or where the package was being imported.
+    """
+    package = None
     for caller in callers(frame):
         file = caller.f_code.co_filename
+        if package is not None and file.startswith(_IMPORT):
+            break
         if is_internal(file):
             continue
         if not is_installed(file):
             return _site(caller)
-        packages = packages or caller
-    return None if packages is None else _site(packages)
+        package = package or caller
+    return None if package is None else _site(package)
 
 
 def callers(frame: FrameType | None) -> Iterator[FrameType]:
