@@ -83,8 +83,8 @@ Model()(x)
     assert [graph["compiled"] for graph in done.report["graphs"]] == [0, 1]
     assert done.report["summary"]["recompiles"] == 0
     assert done.report["compile"]["later_s"] == 0
-    # As the graphs' names, and with the program's own lines.
-    assert len(re.findall(r"Model\.encoder|Model\.decoder", done.stderr)) == 4
+    # In each of the three tables, and with the program's own lines.
+    assert len(re.findall(r"Model\.encoder|Model\.decoder", done.stderr)) == 6
     assert f"program0.py:{other['line']}" in done.stderr and "container.py" not in done.stderr
 
 
