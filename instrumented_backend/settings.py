@@ -13,6 +13,7 @@ PREFIX = "INSTRUMENTED_"
 TABLES = (
     "summary",
     "ledger",
+    "compiled",
     "graphs",
     "breaks",
     "recompiles",

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.code.metric_tables import MetricTables
+from instrumented_backend.observe.compile.compiled import CompiledLog
 from instrumented_backend.observe.compile.log import CompileLog
+from instrumented_backend.observe.compile.outcomes import compiled_records, is_worth_a_report
 from instrumented_backend.observe.device.kernel_times import KernelTimer
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
@@ -24,7 +26,7 @@ from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
-from instrumented_backend.torch_compat import fx, inductor
+from instrumented_backend.torch_compat import dynamo, fx, inductor
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
@@ -97,8 +99,11 @@ class Session:
         self._codegen = CodegenFacts(self.failures)
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
+        self.compiled = CompiledLog(self.failures)
         self.compile_log = CompileLog(
-            self.failures, lambda graph: self.ledger.credit(graph.inductor_counts)
+            self.failures,
+            lambda graph: self.ledger.credit(graph.inductor_counts),
+            self.compiled,
         )
         self._metric_tables = MetricTables(self.failures)
         self._cudagraphs = CudaGraphs(self.failures)
@@ -107,6 +112,7 @@ class Session:
         self._observers: list[tuple[str, Observer]] = [
             ("notes", self.failures),  # of the others' failures, too
             ("trace log", self.compile_log),
+            ("torch.compile", self.compiled),
             ("CUDA graphs", self._cudagraphs),
             ("counters", self.ledger),
             ("graph calls", self._calls),
@@ -163,7 +169,7 @@ class Session:
     def _deliver_last(self) -> None:
         with _no_garbage_collection():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
-            if report.graphs or report.breaks:
+            if report.graphs or report.breaks or is_worth_a_report(report.compiled):
                 self._deliver(report)
 
     # --- Compilation ----------------------------------------------------------------------------
@@ -175,6 +181,8 @@ class Session:
         graph = ObservedGraph(self._calls, self.ops, self._device)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
+        with self.failures.guard("torch.compile"):
+            graph.record.compiled = self.compiled.graph_opened(dynamo.compilation_under_way())
         with self.failures.guard("captured ops"):
             graph.ops = self.ops.add_graph(gm)
         with self.failures.guard("devices"):
@@ -298,7 +306,7 @@ class Session:
                 f"the kernels of {unread} graphs are listed by name only: no time at exit; "
                 "the command `kernels` reads their modules",
             )
-        return assemble(
+        report = assemble(
             graphs=graphs,
             log=self.compile_log,
             cudagraphs=cudagraphs,
@@ -310,3 +318,8 @@ class Session:
             started=self._started,
             remarks=self.failures.notes,
         )
+        with self.failures.guard("what became of torch.compile"):
+            report.compiled = compiled_records(
+                self.compiled.all(), report.graphs, report.ops.captured.ops
+            )
+        return report

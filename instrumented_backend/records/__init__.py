@@ -22,6 +22,7 @@ from instrumented_backend.records.compilation import (
     CudaGraphsSection,
     KernelCode,
 )
+from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
 from instrumented_backend.records.notes import Note, Noted
@@ -48,6 +49,7 @@ __all__ = [
     "CodeRecord",
     "CompileRecord",
     "CompileSection",
+    "CompiledRecord",
     "CountersSection",
     "CudaGraphRecord",
     "CudaGraphsSection",

@@ -76,3 +76,4 @@ class RecompileRecord:
     limit_raised: int = 0  # of these, where the program got an exception (fullgraph=True)
     guards: list[GuardRecord] = field(default_factory=list)
     guards_left_out: int = 0  # failures of further guards, not listed
+    compiled: int | None = None  # the torch.compile that it was recompiled for, the first time

@@ -26,6 +26,7 @@ class GraphRecord:
     direction: str = "forward"  # "backward" for a graph of compiled autograd
     ops: int | None = None  # call nodes in the FX graph, getitem apart
     name: str | None = None  # torch.compile(name=...)
+    compiled: int | None = None  # the torch.compile that it was made for
     config: dict[str, str] = field(default_factory=dict)  # Inductor options by mode= or options=
     ended_by: str | None = None  # the graph break after it, if one
     calls: int = 0

@@ -61,6 +61,19 @@ OUTPUT_ALIVE = "output-alive"
 OUTPUT_DEAD = "output-dead"
 MUTATED_INPUTS = "mutated-inputs"
 
+# --- Of a torch.compile: why its calls ran eagerly ----------------------------------------------
+
+TORCHS_FRAMES = "torchs-frames"  # Dynamo skips torch's own functions
+TORCHS_WRAPPER = "torchs-wrapper"  # those of a wrapper round a model, such as DDP
+DISABLED = "disabled"  # by torch.compiler.disable
+STANCE = "stance"  # by torch.compiler.set_stance
+SWITCHED_OFF = "switched-off"  # by torch._dynamo.config.disable
+GRAPH_BREAK = "graph-break"  # at which a function could not be split
+NOTHING_TO_COMPILE = "nothing-to-compile"  # traced, and no op was found
+NOT_COMPILABLE = "not-compilable"  # Dynamo or the backend failed, or does not support it
+SKIPPED = "skipped"  # in Dynamo's own words
+UNKNOWN = "unknown"
+
 # What has no code of its own, and what older releases wrote without one.
 OTHER = "other"
 

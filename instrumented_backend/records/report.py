@@ -8,6 +8,7 @@ from instrumented_backend.records.compilation import (
     CompileSection,
     CountersSection,
 )
+from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.notes import Noted
@@ -63,6 +64,7 @@ class Report(Noted):
     notes: list[str]
     note_codes: list[str] = field(default_factory=list)
     ledger: LedgerSection = field(default_factory=LedgerSection)
+    compiled: list[CompiledRecord] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.

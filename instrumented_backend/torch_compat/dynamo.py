@@ -17,6 +17,7 @@ from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_
 NAMES = {
     "2.11 to 2.15": (
         "torch._TorchCompileInductorWrapper",
+        "torch._dynamo.backends.distributed.DDPOptimizer.backend_compile_fn",
         "torch._dynamo.callback.CompilationCallbackHandler.install_callbacks",
         "torch._dynamo.config.suppress_errors",
         "torch._dynamo.convert_frame._compile(code)",
@@ -124,6 +125,7 @@ class CompilationUnderWay:
     raises: bool = False
     # Where Dynamo put a function of its own round one of torch's: name, file and line of that.
     wrapped: tuple[str, str, int] | None = None
+    backend: Any = None  # as the look-up made it
 
 
 def compilation_under_way() -> CompilationUnderWay:
@@ -133,17 +135,31 @@ def compilation_under_way() -> CompilationUnderWay:
         code = frame.f_code
         if code.co_name == "_compile" and code.co_filename.endswith("convert_frame.py"):
             scope = frame.f_locals
+            backend = _innermost_backend(scope.get("compiler_fn"))
             return CompilationUnderWay(
                 scope.get("code"),
-                _is_others(scope.get("compiler_fn")),
+                _is_others(backend),
                 bool(
                     scope.get("one_graph")
                     or getattr(scope.get("convert_frame_box"), "error_on_graph_break", False)
                 ),
                 _wrapped(scope),
+                backend,
             )
         frame = frame.f_back
     return CompilationUnderWay()
+
+
+def _innermost_backend(backend: Any) -> Any:
+    """Without Dynamo's wrappers; DDPOptimizer is one, too, and gives its own method for it."""
+    while True:
+        optimizer = getattr(backend, "__self__", None)
+        if hasattr(backend, "_torchdynamo_orig_backend"):
+            backend = backend._torchdynamo_orig_backend
+        elif optimizer is not None and hasattr(optimizer, "backend_compile_fn"):
+            backend = optimizer.backend_compile_fn
+        else:
+            return backend
 
 
 def _wrapped(scope: Mapping[str, Any]) -> tuple[str, str, int] | None:
@@ -163,12 +179,15 @@ def _wrapped(scope: Mapping[str, Any]) -> tuple[str, str, int] | None:
     return name, own.co_filename, own.co_firstlineno
 
 
+def is_ours(backend: Any) -> bool:
+    """Is it what the look-up made of our name?"""
+    return isinstance(backend, InductorWrapper) and str(backend.compiler_name) == BACKEND_NAME
+
+
 def _is_others(backend: Any) -> bool:
     """A function of the program's is not: it may call ours."""
-    while hasattr(backend, "_torchdynamo_orig_backend"):
-        backend = backend._torchdynamo_orig_backend
     if isinstance(backend, InductorWrapper):
-        return str(backend.compiler_name) != BACKEND_NAME
+        return not is_ours(backend)
     function = getattr(backend, "compiler_fn", backend)
     return str(getattr(function, "__module__", None)).startswith("torch.")
 

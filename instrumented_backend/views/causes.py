@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from instrumented_backend.records import BreakRecord, GuardRecord, RecompileRecord, Report
 from instrumented_backend.units import duration, seconds
+from instrumented_backend.views.names import Names
 from instrumented_backend.views.words import count, short_path, wrap
 
 MAX_NAMES = 4  # of graphs or functions in one line
@@ -75,10 +76,11 @@ def _break_costs(record: BreakRecord) -> list[str]:
 # --- Recompiles ---------------------------------------------------------------------------------
 
 
-def _recompile_block(record: RecompileRecord) -> Block:
-    where = short_path(record.file, record.line)
+def _recompile_block(record: RecompileRecord, names: Names) -> Block:
+    place = names.place(record.compiled, record.function, record.file, record.line)
+    function = names.function(record.compiled, record.function)
     headline = (
-        f"{record.function or 'a function'} ({where}): compiled again "
+        f"{function or 'a function'} ({short_path(*place)}): compiled again "
         f"{count(record.count, 'time')}, {seconds(record.compile_s)}"
     )
     said = []
@@ -111,7 +113,12 @@ def _guard_lines(guard: GuardRecord, recompiles: int) -> list[str]:
     return [text, f"try: {guard.cure}"] if guard.cure else [text]
 
 
+def _recompile_blocks(report: Report) -> list[Block]:
+    names = Names(report)
+    return [_recompile_block(record, names) for record in report.recompiles]
+
+
 BLOCKS: dict[str, Callable[[Report], list[Block]]] = {
     "breaks": lambda report: [_break_block(record) for record in report.breaks],
-    "recompiles": lambda report: [_recompile_block(record) for record in report.recompiles],
+    "recompiles": _recompile_blocks,
 }

@@ -14,6 +14,7 @@ from instrumented_backend.records import (
 from instrumented_backend.records.compilation import CounterGroups, Phases, longest_first
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import meaning
+from instrumented_backend.views.names import Names
 from instrumented_backend.views.output import Cell, TableRow
 from instrumented_backend.views.words import phase
 
@@ -59,13 +60,40 @@ def _ledger(report: Report) -> list[TableRow]:
     ]
 
 
+def _compiled(report: Report) -> list[TableRow]:
+    return [
+        {
+            "compiled": record.compiled,
+            "call": record.call,
+            "where": _where(record.file, record.line),
+            "name": record.name,
+            "outcome": record.outcome,
+            "calls": record.calls,
+            "eager_calls": record.eager_calls,
+            "graphs": _flat(record.graphs),
+            "shared_graphs": _flat(record.shared_graphs),
+            "graph_calls": record.graph_calls,
+            "captured_ops": record.captured_ops,
+            "ops_pct": record.pct_ops,
+            "time_pct": record.pct_time,
+            "target": record.target,
+            "limit_hits": record.limit_hits,
+            "first_eager_call": record.first_eager_call,
+            "reason": record.reason,
+            "reason_at": _where(record.reason_file, record.reason_line),
+        }
+        for record in report.compiled
+    ]
+
+
 def _graphs(report: Report) -> list[TableRow]:
+    names = Names(report)
     return [
         {
             "graph": graph.graph,
             "compile_id": graph.compile_id,
-            "function": graph.function,
-            "where": _where(graph.file, graph.line),
+            "function": names.function(graph.compiled, graph.function),
+            "where": _where(*names.place(graph.compiled, graph.function, graph.file, graph.line)),
             "direction": graph.direction,
             "ops": graph.ops,
             "calls": graph.calls,
@@ -110,11 +138,14 @@ def _breaks(report: Report) -> list[TableRow]:
 
 def _recompiles(report: Report) -> list[TableRow]:
     """A row for each guard that failed."""
+    names = Names(report)
     return [
         {
             "compile_id": record.compile_id,
-            "function": record.function,
-            "where": _where(record.file, record.line),
+            "function": names.function(record.compiled, record.function),
+            "where": _where(
+                *names.place(record.compiled, record.function, record.file, record.line)
+            ),
             "recompiles": record.count,
             "compile_s": record.compile_s,
             "limit_hits": record.limit_hits,
@@ -249,13 +280,14 @@ def _caches(report: Report) -> list[TableRow]:
 
 
 def _compile(report: Report) -> list[TableRow]:
+    names = Names(report)
     return [
         {
             "compile_id": record.compile_id,
             "pass": record.direction if record.outcome == "compiled" else record.outcome,
             "direction": record.direction,
             "outcome": record.outcome,
-            "function": record.function,
+            "function": names.of_graph(next(iter(record.graphs), None), record.function),
             "graphs": _flat(record.graphs),
             "total_s": record.total_s,
             "longest_phases": _longest(record.phases_s),
@@ -286,6 +318,14 @@ TABLES = {
     for table in (
         Table("summary", "The whole run", _summary),
         Table("ledger", "Where the time of the process went (share: of wall time)", _ledger),
+        Table(
+            "compiled",
+            "Each torch.compile, and what became of it (ops, time: of all that was captured)",
+            _compiled,
+            frozenset({"compiled", "target", "limit_hits", "first_eager_call"})
+            | {"captured_ops", "graph_calls", "reason_at", "reason"},
+            ("shared_graphs", "graphs", "ops_pct", "call"),
+        ),
         Table(
             "graphs",
             "Graphs that Dynamo captured (kernels, time: forward + backward)",

@@ -27,6 +27,7 @@ from instrumented_backend.views.advice import LARGE_SPREAD_POINTS, next_steps, r
 from instrumented_backend.views.causes import BLOCKS, render_blocks
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.meanings import ledger_words
+from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Cell, TableRow, terminal_width
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.words import count, phase, short_path, wrap
@@ -54,7 +55,8 @@ def render(report: Report, tables: tuple[str, ...], width: int | None = None) ->
 
 def _summary(report: Report, width: int) -> str:
     summary = report.summary
-    lines = wrap(
+    lines = [line for said in not_compiled(report) for line in wrap(f"{PREFIX}{said}", width)]
+    lines += wrap(
         f"{PREFIX}{count(summary.graphs, 'graph')}, {count(summary.graph_calls, 'call')} "
         f"(+{summary.backward_calls} backward), "
         f"{count(summary.graph_breaks, 'graph break')}, "

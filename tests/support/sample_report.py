@@ -7,6 +7,7 @@ from instrumented_backend.records import (
     CacheStates,
     CapturedRecord,
     CodeRecord,
+    CompiledRecord,
     CompileRecord,
     CompileSection,
     CountersSection,
@@ -31,6 +32,7 @@ def sample() -> Report:
     graph = GraphRecord(
         graph=0,
         compile_id="0/0",
+        compiled=0,
         function="forward",
         file="/home/me/model.py",
         line=12,
@@ -145,6 +147,22 @@ def sample() -> Report:
             ],
         ),
         notes=[],
+        compiled=[
+            CompiledRecord(
+                compiled=0,
+                call="torch.compile(forward)",
+                file="/home/me/train.py",
+                line=5,
+                target="forward",
+                calls=3,
+                graphs=[0],
+                graph_calls=3,
+                eager_calls=0,
+                captured_ops=30,
+                pct_ops=100.0,
+                pct_time=100.0,
+            )
+        ],
         # 1.5 s, of which 9 ms in graphs and 1 ms in eager ops, as above.
         ledger=LedgerSection(
             1.5,

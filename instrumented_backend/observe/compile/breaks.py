@@ -83,6 +83,12 @@ class BreakLog:
             record.count += 1
         compilation.met[id(cause)] = cause, found
 
+    def last_met(self, compile_id: str) -> BreakReason | None:
+        """The break that a compilation under way ran into last."""
+        compilation = self._compiling.get(compile_id)
+        met = compilation.met.values() if compilation else ()
+        return next((found for _, found in reversed(met)), None) if met else None
+
     def compiled(
         self, compile_id: str, function: str | None, file: str | None, graphs: Iterable[int | None]
     ) -> None:
@@ -272,6 +278,11 @@ def _add_costs(
 
 def function_list(record: BreakRecord) -> list[SkippedRecord]:
     return [function for function in record.skipped if function.file and function.line]
+
+
+def is_of_disabled(reason: str) -> bool:
+    """Did it break at a function that is under ``torch.compiler.disable``?"""
+    return _DISABLED.match(reason.partition(": ")[2]) is not None
 
 
 def _refused(record: BreakRecord) -> str | None:

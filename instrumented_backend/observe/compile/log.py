@@ -9,6 +9,8 @@ from typing import Any
 
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
+from instrumented_backend.observe.compile.compiled import CompiledLog
+from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.compile.recompiles import RecompileLog
 from instrumented_backend.observe.failures import Failures
@@ -47,12 +49,14 @@ class CompileLog(logging.Handler, Observer):
         self,
         failures: Failures,
         backward_finished: Callable[[ObservedGraph], None],
+        compiled: CompiledLog,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``backward_finished`` is called when the last work on a lazy backward is done."""
         super().__init__(logging.DEBUG)
         self._failures = failures
         self._backward_finished = backward_finished
+        self._compiled_functions = compiled
         self._compiling: dict[str, list[ObservedGraph]] = {}  # compile id → its graphs so far
         self._thread = threading.local()
         self._clock = PhaseClock(self._at_run_time, clock)
@@ -171,18 +175,26 @@ class CompileLog(logging.Handler, Observer):
         message = metrics.get("fail_reason")
         if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
             message = f"{_LIMIT} with fullgraph=True"
+        raises = outcome == "failed" and not dynamo.suppresses_errors()
+        at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
+        if at[0] is not None and is_internal(at[0]):
+            at = None, None
+        first = self._compiled_functions.is_first(under_way)
+        with self._failures.guard("torch.compile"):
+            if graphs:
+                self._compiled_functions.compiled(under_way, len(graphs))
+            else:
+                met = self.breaks.last_met(compile_id)
+                cause = cause_of(place, met, message, at, _is_refusal(metrics))
+                self._compiled_functions.not_compiled(under_way, cause, raises)
         if outcome == "compiled":
             numbers = [graph.record.graph for graph in graphs]
             self.breaks.compiled(compile_id, function, file, numbers)
         elif message:
-            at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-            if at[0] is not None and is_internal(at[0]):
-                at = None, None
-            raises = outcome == "failed" and not dynamo.suppresses_errors()
             self.breaks.gave_up(compile_id, message, *place, at, raises)
         else:
             self.breaks.ended(compile_id)
-        recompiled = self._recompilation(metrics, compile_id, place)
+        recompiled = self._recompilation(metrics, compile_id, place, under_way, first)
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
         record.function, record.file, record.line = place
         if graphs and len(self._compiled) < MAX_COMPILATIONS:
@@ -194,23 +206,37 @@ class CompileLog(logging.Handler, Observer):
             if recompiled is not None:
                 recompiled.compile_s += record.total_s or 0.0
 
-        self._finish(record, finished)
+        self._finish(record, finished, first)
 
     def _recompilation(
         self,
         metrics: dict[str, Any],
         compile_id: str,
         place: Place,
+        under_way: dynamo.CompilationUnderWay,
+        first: bool,
     ) -> RecompileRecord | None:
+        """None for the ``first`` compilation of a module, whatever Dynamo calls it."""
         reason = metrics.get("recompile_reason")
         if not reason:
             return None
         known: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
         self._thread.failed_guards = None
+        if first and not _is_refusal(metrics):
+            return None
         guards = known or [failed_guard(reason, None)]
         refused = _is_refusal(metrics)
         raised = refused and metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
-        record = self.recompiles.add(compile_id, place, reason, guards, refused, raised)
+        record = self.recompiles.add(
+            compile_id,
+            place,
+            reason,
+            guards,
+            refused,
+            raised,
+            self._compiled_functions.number(under_way),
+            is_shared=under_way.wrapped is not None,
+        )
         if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
             self._recompiled[compile_id] = record
         return record
@@ -269,20 +295,22 @@ class CompileLog(logging.Handler, Observer):
         else:
             self.dropped += 1
 
-    def _finish(self, record: CompileRecord, finished: Callable[[], None]) -> None:
+    def _finish(
+        self, record: CompileRecord, finished: Callable[[], None], first: bool = False
+    ) -> None:
         """Complete the record now, or when its compilation ends: torch reports before that."""
         totals = self.totals
 
         def complete(span: Span) -> None:
             record.phases_s = seconds_by_phase(span)
             record.total_s = span.total_s
-            totals.add(record)
+            totals.add(record, first)
             finished()
 
         span = self._clock.span()
         if span is None or span.finished is not None:
             # Its marks did not come: torch's own total is all there is.
-            totals.add(record)
+            totals.add(record, first)
             finished()
         elif span.total_s is None:
             span.finished = complete
@@ -346,15 +374,15 @@ class Totals:
         }
         self.count = 0
 
-    def add(self, record: CompileRecord) -> None:
-        """A finished compilation."""
+    def add(self, record: CompileRecord, first: bool = False) -> None:
+        """A finished compilation; the ``first`` of a module may have the id of a later one."""
         total_s = record.total_s or 0.0
         self.count += 1
         self.total_s += total_s
         for phase, seconds in record.phases_s.items():
             self.phases_s[phase] += seconds or 0.0
         self.parts_s[f"{record.direction}_s"] += total_s
-        first = record.compile_id.rpartition("/")[2] == "0"
+        first = first or record.compile_id.rpartition("/")[2] == "0"
         self.parts_s["first_s" if first else "later_s"] += total_s
 
     def add_run_time(self, seconds: dict[str, float | None]) -> None:

@@ -18,7 +18,7 @@ class RecompileLog:
         self.clear()
 
     def clear(self) -> None:
-        self._functions: dict[tuple[str | None, str | None, int | None], RecompileRecord] = {}
+        self._functions: dict[tuple[object, ...], RecompileRecord] = {}
         self.count = 0  # recompilations in all
         self.left_out = 0  # those of functions beyond the first MAX_FUNCTIONS
 
@@ -30,19 +30,24 @@ class RecompileLog:
         guards: Iterable[FailedGuard],
         refused: bool,
         raised: bool = False,
+        compiled: int | None = None,
+        is_shared: bool = False,
     ) -> RecompileRecord | None:
         """A function (name, file, first line) was compiled again, or ``refused`` that: the limit.
 
-        ``raised``: instead of running it eagerly, the program got an exception.
+        ``raised``: instead of running it eagerly, the program got an exception. ``compiled`` is the
+        number of the torch.compile; ``is_shared``: those of one function are told apart by it.
         Returns its record, to which the seconds can be added; None beyond the limit of records.
         """
         self.count += not refused
-        record = self._functions.get(place)
+        key = (*place, compiled if is_shared else None)
+        record = self._functions.get(key)
         if record is None:
             if len(self._functions) >= MAX_FUNCTIONS:
                 self.left_out += not refused
                 return None
-            record = self._functions[place] = RecompileRecord(compile_id, *place, reason, count=0)
+            record = RecompileRecord(compile_id, *place, reason, count=0, compiled=compiled)
+            self._functions[key] = record
         if refused:
             record.limit_hits += 1
             record.limit_raised += raised

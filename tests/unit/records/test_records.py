@@ -45,6 +45,7 @@ def test_the_sections_of_the_contract() -> None:
         "notes",
         "ledger",
         "note_codes",
+        "compiled",
     }
 
 

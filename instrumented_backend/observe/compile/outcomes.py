@@ -1,0 +1,244 @@
+"""What became of each ``torch.compile``: from calls, graphs and causes to the report's records."""
+
+import inspect
+import multiprocessing
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from instrumented_backend.observe.compile.breaks import is_of_disabled
+from instrumented_backend.observe.compile.compiled import Cause, Compiled, Place
+from instrumented_backend.observe.messages.reasons import BreakReason, last_sentence, sentence
+from instrumented_backend.observe.messages.user_code import is_installed, is_internal
+from instrumented_backend.records import CompiledRecord, GraphRecord, notes
+from instrumented_backend.records.compiled import (
+    EAGER,
+    INLINED,
+    NEVER_CALLED,
+    PARTLY_EAGER,
+    RAISED,
+)
+from instrumented_backend.torch_compat import compiled as torch_compiled
+
+# Under the first, no call runs a graph; under the others, one may not.
+_FORCED = frozenset({"force_eager", torch_compiled.FORCED_BACKEND})
+_LATER = frozenset({"eager_on_recompile", "eager_then_compile", "aot_eager_then_compile"})
+_MODULES = os.path.join("torch", "nn", "modules", "")
+
+
+def cause_of(
+    function: Place,
+    met: BreakReason | None,
+    message: str | None,
+    at: tuple[str | None, int | None],
+    refused: bool,
+) -> Cause:
+    """Why a compilation came to no graph: the limit, a break, an error, or nothing to compile.
+
+    ``met`` is the break that it ran into last, ``message`` Dynamo's, of the line ``at``.
+    """
+    if refused:
+        reason = sentence(message or "").partition(": ")[0]
+        return Cause(notes.RECOMPILE_LIMIT, reason, function, *function[1:])
+    if met is not None:
+        code = notes.DISABLED if is_of_disabled(met.reason) else notes.GRAPH_BREAK
+        reason = met.reason
+        why = last_sentence(message) if message else reason
+        if why != reason:
+            reason = f"{reason.rstrip('.')}; {why.partition(': ')[0]}"
+        place = (met.frame.file, met.frame.line) if met.frame else function[1:]
+        return Cause(code, reason, function, *place)
+    if message:
+        place = at if at[0] else function[1:]
+        return Cause(notes.NOT_COMPILABLE, sentence(message), function, *place)
+    reason = "Dynamo found no tensor operation in it"
+    return Cause(notes.NOTHING_TO_COMPILE, reason, function, *function[1:])
+
+
+def compiled_records(
+    compiled: Iterable[Compiled],
+    graphs: Sequence[GraphRecord],
+    captured_ops: int | None,
+) -> list[CompiledRecord]:
+    """In the order in which the program called ``torch.compile``."""
+    known = list(compiled)
+    made = {
+        one.number: [graph for graph in graphs if graph.compiled == one.number] for one in known
+    }
+    time_us = sum(graph.time_us or 0.0 for graph in graphs)
+    records = []
+    for one in known:
+        calls = one.calls
+        one.left_stance(torch_compiled.present_stance())
+        if one.inherited and not calls:
+            continue
+        family = [other for other in known if _share_code(one, other)]
+        record = _record(one, calls, made[one.number])
+        served = _served(one, calls, family, made, record)
+        _decide(record, one, calls, served)
+        if captured_ops:
+            record.pct_ops = 100 * (record.captured_ops or 0) / captured_ops
+        if time_us:
+            record.pct_time = 100 * (sum(g.time_us or 0.0 for g in made[one.number]) / time_us)
+        records.append(record)
+    return records
+
+
+def is_worth_a_report(records: Iterable[CompiledRecord]) -> bool:
+    """In a process that compiled nothing.
+
+    Not what a library wraps when it is imported, nor what a child process wraps because it imports
+    the same modules: nobody there meant to call it.
+    """
+    known = list(records)
+    never = [record for record in known if record.outcome == NEVER_CALLED]
+    is_child = multiprocessing.parent_process() is not None
+    own = [record for record in never if record.file is None or not is_installed(record.file)]
+    return len(never) < len(known) or bool(own and not is_child)
+
+
+def _share_code(one: Compiled, other: Compiled) -> bool:
+    """Dynamo keeps what it compiled with the code: the one's calls may run the other's graphs."""
+    return one is other or (
+        one.target.code_id is not None and one.target.code_id == other.target.code_id
+    )
+
+
+def _record(one: Compiled, calls: int, graphs: list[GraphRecord]) -> CompiledRecord:
+    site, target = one.site, one.target
+    return CompiledRecord(
+        compiled=one.number,
+        call=(site and site.text()) or f"torch.compile({target.name})",
+        file=site.file if site else None,
+        line=site.line if site else None,
+        target=target.name,
+        path=target.path,
+        calls=None if target.is_class else calls,
+        graphs=[graph.graph for graph in graphs if graph.graph is not None],
+        graph_calls=_forward_calls(graphs),
+        captured_ops=_ops(graphs),
+        limit_hits=one.limit_hits,
+        first_eager_call=one.first_eager_call,
+    )
+
+
+def _forward_calls(graphs: Iterable[GraphRecord]) -> int:
+    return sum(graph.calls for graph in graphs if graph.direction == "forward")
+
+
+def _ops(graphs: Iterable[GraphRecord]) -> int:
+    return sum(
+        (graph.forward_ops or 0) * (graph.calls if graph.direction == "forward" else 0)
+        + (graph.backward_ops or 0) * graph.backward_calls
+        for graph in graphs
+    )
+
+
+def _served(
+    one: Compiled,
+    calls: int,
+    family: list[Compiled],
+    made: dict[int, list[GraphRecord]],
+    record: CompiledRecord,
+) -> bool:
+    """Did its calls run graphs: its own, or those of another ``torch.compile`` of the same code?
+
+    Fills in ``shared_graphs`` and ``eager_calls``.
+    """
+    forced = sum(count for stance, count in one.stances.items() if stance in _FORCED)
+    makers = [other for other in family if _forward_calls(made[other.number])]
+    if one in makers:
+        if all(_runs_one_graph_a_call(maker, made[maker.number]) for maker in makers):
+            in_all = sum(other.calls - other.raised for other in family)
+            eager = max(0, in_all - sum(_forward_calls(made[maker.number]) for maker in makers))
+            record.eager_calls = eager if len(family) == 1 or not eager else None
+        return True
+    others = [graph for other in makers for graph in made[other.number]]
+    # Calls of their graphs that cannot have been in calls of their own.
+    spare = _forward_calls(others) - sum(other.calls for other in makers)
+    if calls > forced and spare >= calls - forced:
+        record.shared_graphs = [graph.graph for graph in others if graph.graph is not None]
+        record.eager_calls = forced
+        return True
+    record.eager_calls = max(0, calls - one.raised)
+    return False
+
+
+def _runs_one_graph_a_call(one: Compiled, graphs: list[GraphRecord]) -> bool:
+    """Are all graphs versions of the compiled function as a whole?"""
+    ids = {graph.compile_id for graph in graphs}
+    places = {(graph.file, graph.line) for graph in graphs if graph.ended_by is None}
+    return len(ids) == len(graphs) and places == {one.target.function[1:]}
+
+
+def _decide(record: CompiledRecord, one: Compiled, calls: int, served: bool) -> None:
+    """The outcome, and the reason where calls ran eagerly."""
+    if not calls and not served:
+        record.outcome = INLINED if one.inlined else NEVER_CALLED
+        return
+    under = {stance: count for stance, count in one.stances.items() if stance in _FORCED}
+    if served:
+        cause = None
+        if one.limit_hits and record.eager_calls != 0:
+            cause = next(c for c in one.causes if c.code == notes.RECOMPILE_LIMIT)
+        elif under:
+            cause = _stance(under)
+        if cause is None:
+            return
+        record.outcome = PARTLY_EAGER
+    else:
+        record.outcome = RAISED if one.raised and one.raised >= calls else EAGER
+        cause = _reason(one, calls)
+    record.reason, record.reason_code = cause.reason, cause.code
+    record.reason_file, record.reason_line = cause.file, cause.line
+
+
+def _stance(calls: dict[str, int]) -> Cause:
+    listed = " and ".join(
+        f"torch.compiler.set_stance({_argument(stance)}) was in force for {count} of them"
+        for stance, count in calls.items()
+    )
+    return Cause(notes.STANCE, listed, (None, None, None))
+
+
+def _argument(stance: str) -> str:
+    return f"{stance}=..." if stance == torch_compiled.FORCED_BACKEND else f'"{stance}"'
+
+
+def _reason(one: Compiled, calls: int) -> Cause:
+    """Why no call ran a graph: what was seen, then what torch answers when asked."""
+    target = one.target
+    stances = {s: count for s, count in one.stances.items() if s in _FORCED | _LATER}
+    if sum(stances.values()) >= calls:
+        return _stance(stances)
+    met = [cause for cause in one.causes if cause.code != notes.SKIPPED]
+    own = [cause for cause in met if cause.function[1:] == target.function[1:]]
+    if met:
+        cause = (own or met)[0]
+        if cause.code == notes.GRAPH_BREAK and is_internal(cause.function[1] or ""):
+            words = f"{target.name}'s own frames are torch's, which Dynamo cannot trace"
+            return replace(cause, code=_of_torchs(one), reason=f"{words}: {cause.reason}")
+        return cause
+    code = target.code() if target.code is not None else None
+    if target.is_disabled:
+        return _of(one, notes.DISABLED, f"{target.name} is under torch.compiler.disable")
+    if code is not None and code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
+        return _of(one, notes.NOT_COMPILABLE, "it is a generator, which Dynamo does not compile")
+    if code is not None and torch_compiled.is_skipped(code):
+        words = f"{target.name}'s own frames are torch's, which Dynamo skips"
+        return Cause(_of_torchs(one), words, target.function)
+    if one.causes:
+        return one.causes[0]
+    if torch_compiled.is_switched_off():
+        return _of(one, notes.SWITCHED_OFF, "torch._dynamo.config.disable is set")
+    return _of(one, notes.UNKNOWN, "Dynamo began no compilation, and does not say why")
+
+
+def _of_torchs(one: Compiled) -> str:
+    """Whether it is a module such as ``nn.Sequential``, or a wrapper round the program's."""
+    is_module = _MODULES in (one.target.function[1] or "")
+    return notes.TORCHS_FRAMES if is_module else notes.TORCHS_WRAPPER
+
+
+def _of(one: Compiled, code: str, reason: str) -> Cause:
+    return Cause(code, reason, one.target.function, *one.target.function[1:])
