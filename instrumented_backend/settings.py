@@ -10,6 +10,7 @@ from typing import Any
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
+RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
     "ledger",
@@ -67,6 +68,8 @@ class Settings:
     disable: bool
     print_missing: bool
     metric_tables: tuple[str, ...]
+    adopt: bool
+    run: Path | None
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
@@ -184,6 +187,20 @@ VARIABLES = (
         "as in PyTorch: metric tables to write as metric_table_<name>.csv, a comma list of "
         + ", ".join(METRIC_TABLES),
         read_metric_tables,
+    ),
+    Variable(
+        "INSTRUMENTED_ADOPT",
+        "adopt",
+        "0",
+        "1: every torch.compile of Inductor, here and in child processes, goes through this one",
+        _flag("0", "1"),
+    ),
+    Variable(
+        RUN,
+        "run",
+        "",
+        "set by `run` for the processes that it starts: the folder where it collects reports",
+        lambda text: Path(text) if text else None,
     ),
 )
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_attribute
+from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
 # Private names, by the versions of torch that have them.
 NAMES = {
@@ -53,6 +53,13 @@ def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
         return original(convert(compiler_fn))
 
     return replace_attribute(eval_frame, "get_compiler_fn", get_compiler_fn)
+
+
+def is_inductor(backend: Any) -> bool:
+    """Is it what Dynamo is given for Inductor? Not for AOTInductor, whose wrapper is another."""
+    if isinstance(backend, str):
+        return backend == "inductor"
+    return type(backend) is InductorWrapper
 
 
 def wrap_compiled(
@@ -168,7 +175,7 @@ def _is_others(backend: Any) -> bool:
     while hasattr(backend, "_torchdynamo_orig_backend"):
         backend = backend._torchdynamo_orig_backend
     if isinstance(backend, InductorWrapper):
-        return str(backend.compiler_name) != BACKEND_NAME
+        return type(backend).__module__ == "torch"  # ours are derived from it
     function = getattr(backend, "compiler_fn", backend)
     return str(getattr(function, "__module__", None)).startswith("torch.")
 

@@ -8,13 +8,21 @@ from instrumented_backend.views.output import write_csv
 from instrumented_backend.views.tables import TABLES, Table
 
 
+def write_report(report: Report, folder: Path) -> None:
+    """``report.rank<R>.pid<P>.json``, whole or not at all; raises OSError."""
+    write_whole(folder / f"report.{_suffix(report)}.json", report.to_json() + "\n")
+
+
 def write_files(report: Report, folder: Path) -> None:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``; raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    suffix = f"rank{report.run.rank}.pid{report.run.pid}"
-    write_whole(folder / f"report.{suffix}.json", report.to_json() + "\n")
+    write_report(report, folder)
     for table in TABLES.values():
-        _write_csv(folder / f"{table.name}.{suffix}.csv", table, report)
+        _write_csv(folder / f"{table.name}.{_suffix(report)}.csv", table, report)
+
+
+def _suffix(report: Report) -> str:
+    return f"rank{report.run.rank}.pid{report.run.pid}"
 
 
 def _write_csv(path: Path, table: Table, report: Report) -> None:
