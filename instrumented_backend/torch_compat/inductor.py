@@ -102,7 +102,10 @@ def direct_call(
 
     if V.aot_compilation or torch._functorch.config.bundled_autograd_cache:
         return None
-    arguments = inspect.signature(compile_fx).bind(*args, **kwargs).arguments
+    try:
+        arguments = inspect.signature(compile_fx).bind(*args, **kwargs).arguments
+    except TypeError:
+        return None  # the call itself will raise it
     if not isinstance(arguments["model_"], torch.fx.GraphModule):
         return None
     inner_compile = arguments.pop("inner_compile", None) or compile_fx_inner()
