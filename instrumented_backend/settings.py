@@ -10,6 +10,7 @@ from typing import Any
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
+# Set by `run` for the processes that it starts, and by nobody else: where it collects reports.
 RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
@@ -195,13 +196,6 @@ VARIABLES = (
         "1: every torch.compile of Inductor, here and in child processes, goes through this one",
         _flag("0", "1"),
     ),
-    Variable(
-        RUN,
-        "run",
-        "",
-        "set by `run` for the processes that it starts: the folder where it collects reports",
-        lambda text: Path(text) if text else None,
-    ),
 )
 
 
@@ -214,12 +208,14 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
             values[variable.field] = variable.read(text)
         except ValueError as error:
             raise SettingsError(f"{variable.name}={text!r}: {error}") from None
-    return Settings(**values)
+    folder = environ.get(RUN)
+    return Settings(**values, run=Path(folder) if folder else None)
 
 
 def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What looks like one of ours: ``{"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}``."""
     ours = {v.name.removeprefix(PREFIX) for v in VARIABLES if v.name.startswith(PREFIX)}
+    ours.add(RUN.removeprefix(PREFIX))
     set_ = {name.removeprefix(PREFIX) for name in environ if name.startswith(PREFIX)}
     if set_ <= ours:
         return {}
