@@ -11,7 +11,10 @@ from typing import Any
 
 # Private names, by the versions of torch that have them.
 NAMES = {
-    "2.11 to 2.15": ("torch._dynamo.backends.registry._BACKENDS",),
+    "2.11 to 2.15": (
+        "torch._dynamo.backends.registry._BACKENDS",
+        "torch._inductor.compile_fx",
+    ),
 }
 
 BACKEND_NAME = "instrumented"
