@@ -2,11 +2,13 @@
 
 `report` gives what has been observed so far, `reset` starts afresh, `instrumented` is the backend
 itself; the other names are those of ``torch._inductor.wrapper_benchmark``. Importing this package
-makes the name known to Dynamo and imports neither Dynamo nor Inductor.
+makes the name known to Dynamo and imports neither Dynamo nor Inductor. Where
+``INSTRUMENTED_ADOPT=1``, it also puts this backend in Inductor's place.
 """
 
 from typing import TYPE_CHECKING, Any
 
+from instrumented_backend.adoption import adopt_if_asked
 from instrumented_backend.torch_compat.hooks import register_by_name
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ __version__ = "0.1.0"
 _BACKEND = ("instrumented", "report", "reset")
 
 register_by_name()
+adopt_if_asked()
 
 
 def __getattr__(name: str) -> Any:

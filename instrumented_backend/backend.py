@@ -46,6 +46,12 @@ class InstrumentedInductor(dynamo.InductorWrapper):
     __hash__ = None  # type: ignore[assignment]  # as in the base class
 
 
+class AdoptedInductor(InstrumentedInductor):
+    """In Inductor's place, under Inductor's name: torch writes it into what it logs and saves."""
+
+    compiler_name = "inductor"
+
+
 def instrumented(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -64,50 +70,73 @@ def instrumented(
     return _compile(gm, example_inputs, {**wrapper.config, **(config_patches or {})}, name)
 
 
+def compile_directly(compile_fx: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``compile_fx`` called by the program itself, as serving engines do; see `adoption`."""
+    call = None
+    if not _settings.disable and not _session.is_compiling():
+        with _session.failures.guard("a graph given to Inductor directly"):
+            call = inductor.direct_call(compile_fx, args, kwargs)
+    if call is None:
+        return compile_fx(*args, **kwargs)
+    _session.begin()
+    return _observed(
+        call.compile_fx, call.inner_compile, call.gm, call.example_inputs, call.config, call.name
+    )
+
+
 def _compile(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
     config: dict[str, Any],
     name: str | None,
 ) -> Callable[..., Any]:
-    compile_fx = inductor.compile_fx()
     keywords = inductor.compile_fx_keywords(name)
+    compile_fx = functools.partial(
+        inductor.compile_fx(), gm, example_inputs, config_patches=config, **keywords
+    )
+    return _observed(compile_fx, inductor.compile_fx_inner(), gm, example_inputs, config, name)
+
+
+def _observed(
+    compile_fx: Callable[..., Any],
+    inner_compile: Callable[..., Any],
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    config: dict[str, Any],
+    name: str | None,
+) -> Callable[..., Any]:
+    """What ``compile_fx`` makes of ``gm``; it lacks its ``inner_compile`` and nothing else."""
     graph = None
     if not _settings.disable:
         with _session.failures.guard("graph"):
             graph = _session.open_graph(gm, example_inputs, name, config)
     if graph is None:
-        plain: Callable[..., Any] = compile_fx(
-            gm, example_inputs, config_patches=config, **keywords
-        )
+        plain: Callable[..., Any] = compile_fx(inner_compile=inner_compile)
         return plain
     with _session.compiling(graph, in_inductor=False):
         compiled: Callable[..., Any] = compile_fx(
-            gm,
-            example_inputs,
-            inner_compile=_observed_inner_compile(graph),
-            config_patches=config,
-            **keywords,
+            inner_compile=_observed_inner_compile(graph, inner_compile)
         )
     with _session.failures.guard("forward region"):
         compiled = dynamo.wrap_compiled(compiled, graph.forward)
     return compiled
 
 
-def _observed_inner_compile(graph: ObservedGraph) -> Callable[..., Any]:
+def _observed_inner_compile(
+    graph: ObservedGraph, inner_compile: Callable[..., Any]
+) -> Callable[..., Any]:
     """Inductor's step for one post-AOT graph. A backward may come here long after the forward."""
-    compile_fx_inner = inductor.compile_fx_inner()
 
-    @functools.wraps(compile_fx_inner)
-    def inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
+    @functools.wraps(inner_compile)
+    def observed_inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
-            compiled: Any = compile_fx_inner(gm, example_inputs, **kwargs)
+            compiled: Any = inner_compile(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
             if kwargs.get("is_backward") and not inductor.is_output_code(compiled):
                 compiled = graph.backward(compiled)
         return compiled
 
-    return inner_compile
+    return observed_inner_compile
 
 
 def report() -> Report:
@@ -128,9 +157,15 @@ def observed_graphs() -> list[ObservedGraph]:
     return _session.observed_graphs()
 
 
-def adopt_inductor() -> None:
-    """From now on, a ``torch.compile`` that names Inductor, or no backend, gets this one."""
-    dynamo.patch_backend_lookup(_inductor_as_instrumented)
+def adopted(backend: Any) -> Any:
+    """What ``torch.compile`` built for Inductor, as ours; see `adoption`."""
+    if _settings.disable:
+        return backend
+    if isinstance(backend, str):
+        return AdoptedInductor(None, None, None)
+    wrapper = AdoptedInductor(None, None, backend.dynamic)
+    wrapper.__dict__.update(backend.__dict__)
+    return wrapper
 
 
 def _as_instrumented(backend: Any) -> Any:
@@ -144,18 +179,7 @@ def _as_instrumented(backend: Any) -> Any:
     return backend
 
 
-def _inductor_as_instrumented(backend: Any) -> Any:
-    if backend == "inductor":
-        wrapper = InstrumentedInductor(None, None, None)
-    elif type(backend) is dynamo.InductorWrapper:
-        wrapper = InstrumentedInductor(None, None, backend.dynamic)
-        wrapper.__dict__.update(backend.__dict__)
-    else:
-        return backend
-    return wrapper
-
-
-# Last: the first of these to import Dynamo may have `adopt_inductor` called.
+# Last: this imports Dynamo, after which `adoption` may call `adopted`.
 _settings = settings.of_process()
 configure_logging(_settings.log)
 for _name, _right in settings.misspelt().items():

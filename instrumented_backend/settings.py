@@ -10,6 +10,8 @@ from typing import Any
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
+# Set by `run` for the processes that it starts, and by nobody else: where it collects reports.
+RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
     "ledger",
@@ -68,6 +70,8 @@ class Settings:
     disable: bool
     print_missing: bool
     metric_tables: tuple[str, ...]
+    adopt: bool
+    run: Path | None
 
 
 def _choice(*choices: str) -> Callable[[str], str]:
@@ -186,6 +190,13 @@ VARIABLES = (
         + ", ".join(METRIC_TABLES),
         read_metric_tables,
     ),
+    Variable(
+        "INSTRUMENTED_ADOPT",
+        "adopt",
+        "0",
+        "1: every torch.compile of Inductor, here and in child processes, goes through this one",
+        _flag("0", "1"),
+    ),
 )
 
 
@@ -198,12 +209,14 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
             values[variable.field] = variable.read(text)
         except ValueError as error:
             raise SettingsError(f"{variable.name}={text!r}: {error}") from None
-    return Settings(**values)
+    folder = environ.get(RUN)
+    return Settings(**values, run=Path(folder) if folder else None)
 
 
 def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What looks like one of ours: ``{"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}``."""
     ours = {v.name.removeprefix(PREFIX) for v in VARIABLES if v.name.startswith(PREFIX)}
+    ours.add(RUN.removeprefix(PREFIX))
     set_ = {name.removeprefix(PREFIX) for name in environ if name.startswith(PREFIX)}
     if set_ <= ours:
         return {}

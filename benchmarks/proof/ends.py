@@ -17,6 +17,17 @@ IMPORT = """
     print((time.perf_counter() - start) * 1e3)
 """
 
+# What torch does for us at the end of its own import, where nobody asks for adoption.
+AUTOLOAD = """
+    import sys, time, torch
+    from importlib.metadata import EntryPoint
+    sys.modules.pop("instrumented_backend_autoload", None)
+    point = EntryPoint("instrumented", "instrumented_backend_autoload:autoload", "torch.backends")
+    start = time.perf_counter()
+    point.load()()
+    print((time.perf_counter() - start) * 1e3)
+"""
+
 EXIT = """
     import sys, time, torch, torch._dynamo
     from instrumented_backend import backend
@@ -74,6 +85,9 @@ def start_and_end(repeats: int) -> list[Cost]:
     """Milliseconds to import the package after torch, and to report many graphs at the exit."""
     with tempfile.TemporaryDirectory() as folder:
         imports = [float(python(IMPORT, cache=folder)) for _ in range(repeats)]
+        autoloads = [
+            float(python(AUTOLOAD, cache=folder, INSTRUMENTED_ADOPT="0")) for _ in range(repeats)
+        ]
         reports = f"{folder}/reports"
         exits = [
             float(
@@ -100,6 +114,7 @@ def start_and_end(repeats: int) -> list[Cost]:
         }
     return [
         cost_of("import after torch", imports, "ms", 30),
+        cost_of("import of torch, INSTRUMENTED_ADOPT unset", autoloads, "ms over", 1),
         cost_of("exit, 100 graphs, all tables and files", exits, "ms", 100),
         *(
             cost_of(f"exit, 1,000 graphs, 10,000 kernels, {when}", values, "ms", 1000)

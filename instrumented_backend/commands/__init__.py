@@ -11,7 +11,6 @@ import click
 
 from instrumented_backend import __version__, settings
 from instrumented_backend.commands import bench, demo, kernels, run, show, trace
-from instrumented_backend.commands.script import Script, run_as_main
 from instrumented_backend.records.escapes import shown
 
 
@@ -42,8 +41,7 @@ for _module in (demo, run, show, kernels, bench, trace):
 
 
 def main() -> None:
-    """The console script. A script that `run` starts runs outside click, which would change
-    what its exceptions and its Ctrl-C do."""
+    """The console script."""
     try:
         result = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -60,7 +58,5 @@ def main() -> None:
             raise
         click.echo(f"instrumented-backend: cannot write the output: {error.strerror}", err=True)
         sys.exit(2)
-    if isinstance(result, Script):
-        run_as_main(result)
-    elif isinstance(result, int):
+    if isinstance(result, int):
         sys.exit(result)

@@ -31,6 +31,11 @@ CPP_WRAPPER = "CppWrapperCodeCache.load_pybinding("
 _GRAPH_MARKS = ("\nasync_compile = AsyncCompile()", WAIT, CPP_WRAPPER)
 
 
+# With ``triton.autotune_at_compile_time``, as `standalone_compile` has it, a text at the beginning
+# is what was run for that. It has the kernels, too.
+_AUTOTUNING = re.compile(r'\s*r"""\s*Compile-time auto-tuning block:.*?"""', re.DOTALL)
+
+
 class ParseError(ValueError):
     """The text is no module that Inductor generated; the message is one line."""
 
@@ -54,12 +59,19 @@ class KernelName:
     language: str  # "triton", "cpp", ... or "unknown"
 
 
+def without_autotuning(text: str) -> str:
+    """The lines of that block are empty, and all others where they were."""
+    found = _AUTOTUNING.match(text)
+    return text if found is None else "\n" * found[0].count("\n") + text[found.end() :]
+
+
 def kernel_names(source: str) -> list[KernelName]:
     """The kernels that a graph's module defines, in order, found without a parser.
 
     Inductor defines each one at module level as ``name = async_compile.<language>(...)``. A scan
     for that takes a fifteenth of the parser's time, on the thread that compiles.
     """
+    source = without_autotuning(source)
     if CPP_WRAPPER in source:
         return [KernelName(function.name, "cpp") for function in cpp.cpp_functions(source)]
     names = []

@@ -230,6 +230,12 @@ class Session:
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
 
+    def is_compiling(self) -> bool:
+        """Is this thread inside a compilation that is observed?"""
+        with self.failures.guard("counters"):
+            return self.ledger.current() is not None
+        return True
+
     def _patch_post_compile(self) -> None:
         # Here and not at the start: this imports Inductor, which the program may never need.
         if not self._post_compile_patched:

@@ -237,4 +237,5 @@ def _run(devices: Iterable[str], started: Started) -> RunSection:
         command=" ".join(sys.argv),
         started=started.date.isoformat(timespec="seconds"),
         wall_s=time.monotonic() - started.clock_s,
+        worker=machine.worker(),
     )

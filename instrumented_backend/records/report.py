@@ -28,6 +28,7 @@ class RunSection:
     command: str | None = None
     started: str | None = None  # ISO 8601, UTC
     wall_s: float | None = None
+    worker: str | None = None  # what its parent calls it: "DataLoader worker 0", "SpawnProcess-1"
 
 
 @dataclass

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.torch_compat.hooks import BACKEND_NAME, Undo, replace_attribute
+from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
 # Private names, by the versions of torch that have them.
 NAMES = {
@@ -54,6 +54,13 @@ def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
         return original(convert(compiler_fn))
 
     return replace_attribute(eval_frame, "get_compiler_fn", get_compiler_fn)
+
+
+def is_inductor(backend: Any) -> bool:
+    """Is it what Dynamo is given for Inductor? Not for AOTInductor, whose wrapper is another."""
+    if isinstance(backend, str):
+        return backend == "inductor"
+    return type(backend) is InductorWrapper
 
 
 def wrap_compiled(
@@ -180,8 +187,8 @@ def _wrapped(scope: Mapping[str, Any]) -> tuple[str, str, int] | None:
 
 
 def is_ours(backend: Any) -> bool:
-    """Is it what the look-up made of our name?"""
-    return isinstance(backend, InductorWrapper) and str(backend.compiler_name) == BACKEND_NAME
+    """Is it what the look-up made of our name, or what took Inductor's place?"""
+    return isinstance(backend, InductorWrapper) and type(backend).__module__ != "torch"
 
 
 def _is_others(backend: Any) -> bool:

@@ -1,21 +1,25 @@
 """How torch learns of this backend: by name, and as soon as it imports what we change."""
 
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.metadata
-import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
 # Private names, by the versions of torch that have them.
 NAMES = {
-    "2.11 to 2.15": ("torch._dynamo.backends.registry._BACKENDS",),
+    "2.11 to 2.15": (
+        "torch._dynamo.backends.registry._BACKENDS",
+        "torch._inductor.compile_fx",
+    ),
 }
 
 BACKEND_NAME = "instrumented"
 ENTRY_POINT_GROUP = "torch_dynamo_backends"
+AUTOLOAD_GROUP = "torch.backends"
 _REGISTRY = "torch._dynamo.backends.registry"
 Undo = Callable[[], None]
 _ABSENT = object()
@@ -45,49 +49,100 @@ def together(undos: list[Undo]) -> Undo:
     return undo
 
 
-class _AfterImport(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Runs ``action(module)`` once, right after ``name`` has been imported."""
+Action = Callable[[ModuleType], None]
 
-    def __init__(self, name: str, action: Callable[[ModuleType], None]) -> None:
-        self.name = name
-        self.action = action
-        self.loader: importlib.abc.Loader | None = None
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Finds the modules that somebody waits for, as the other finders do, with a loader of ours."""
+
+    def __init__(self) -> None:
+        self.actions: dict[str, list[Action]] = {}
+
+    def wait(self, name: str, action: Action) -> None:
+        self.actions.setdefault(name, []).append(action)
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def find_spec(
-        self, name: str, path: Any, target: ModuleType | None = None
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if name != self.name:
+        if name not in self.actions:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            self.loader, spec.loader = spec.loader, self
-        return spec
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Loader(spec.loader)
+                return spec
+        return None
+
+    def imported(self, module: ModuleType) -> None:
+        actions = self.actions.pop(module.__name__, [])
+        if not self.actions and self in sys.meta_path:
+            sys.meta_path.remove(self)
+        for action in actions:
+            action(module)
+
+
+_after_import = _AfterImport()
+
+
+class _Loader(importlib.abc.Loader):
+    """The module's own loader, and then what waits for the module.
+
+    Only an import comes so far: a program may look for a module and not import it.
+    """
+
+    def __init__(self, loader: importlib.abc.Loader) -> None:
+        self._loader = loader
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType | None:
-        assert self.loader is not None
-        return self.loader.create_module(spec)
+        return self._loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
-        assert self.loader is not None and module.__spec__ is not None
+        assert module.__spec__ is not None
         # From here on the module looks as if we had never been there.
-        module.__spec__.loader = module.__loader__ = self.loader
-        self.loader.exec_module(module)
-        self.action(module)
+        module.__spec__.loader = module.__loader__ = self._loader
+        self._loader.exec_module(module)
+        _after_import.imported(module)
 
 
-def after_import(name: str, action: Callable[[ModuleType], None]) -> None:
+def after_import(name: str, action: Action) -> None:
     """Call ``action(module)`` now if the module is there, else as soon as it is imported."""
     module = sys.modules.get(name)
-    if module is not None:
-        action(module)
-    else:
-        sys.meta_path.insert(0, _AfterImport(name, action))
+    if module is None:
+        _after_import.wait(name, action)
+        return
+    # Another thread may be at its import: this waits for the end of that.
+    action(importlib.import_module(name))
 
 
-def after_dynamo(action: Callable[[ModuleType], None]) -> None:
+def after_dynamo(action: Action) -> None:
     """Call ``action(torch._dynamo)`` now if Dynamo is there, else as soon as it is imported."""
     after_import("torch._dynamo", action)
+
+
+def after_inductor(action: Action) -> None:
+    """Call ``action(torch._inductor.compile_fx)`` now if it is there, else once it is imported."""
+    after_import("torch._inductor.compile_fx", action)
+
+
+def after_torch(action: Action) -> None:
+    """Call ``action(torch)`` now if torch is there or on its way, else as soon as it is."""
+    after_import("torch", action)
+
+
+def torch_imports_us(environ: Mapping[str, str]) -> bool:
+    """Does torch's autoload import this package, in such an environment?"""
+    if environ.get("TORCH_DEVICE_BACKEND_AUTOLOAD", "1") != "1":
+        return False
+    installed = importlib.metadata.entry_points(group=AUTOLOAD_GROUP)
+    return BACKEND_NAME in installed.names
 
 
 def register_by_name() -> None:

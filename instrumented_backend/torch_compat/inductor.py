@@ -4,6 +4,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,12 +21,15 @@ from instrumented_backend.torch_compat.hooks import (
 NAMES = {
     "2.11 to 2.15": (
         "torch._dynamo.testing.rand_strided",
+        "torch._functorch.config.bundled_autograd_cache",
         "torch._inductor.codecache.PyCodeCache.modules",
         "torch._inductor.codecache.get_path",
         "torch._inductor.codegen.cpp.CppScheduling.define_kernel",
         "torch._inductor.codegen.simd.SIMDKernel.estimate_kernel_num_bytes",
         "torch._inductor.codegen.triton.TritonScheduling.define_kernel",
-        "torch._inductor.compile_fx.compile_fx",
+        "torch._inductor.compile_fx.compile_fx(example_inputs_)",
+        "torch._inductor.compile_fx.compile_fx(inner_compile)",
+        "torch._inductor.compile_fx.compile_fx(model_)",
         "torch._inductor.compile_fx.compile_fx_inner",
         "torch._inductor.output_code.CompiledFxGraph._fx_graph_cache_key",
         "torch._inductor.output_code.CompiledFxGraph.cache_key",
@@ -35,6 +39,8 @@ NAMES = {
         "torch._inductor.runtime.autotune_cache.AutotuneCache.create",
         "torch._inductor.runtime.cache_dir_utils.cache_dir",
         "torch._inductor.runtime.triton_heuristics.CachingAutotuner",
+        "torch._inductor.virtualized.V",
+        "torch._inductor.virtualized.V.aot_compilation",
         "torch._ops.OpOverload",
         "torch._ops.OpOverload._overloadpacket",
     ),
@@ -54,6 +60,63 @@ def compile_fx_inner() -> Callable[..., Any]:
     from torch._inductor.compile_fx import compile_fx_inner
 
     return compile_fx_inner
+
+
+def patch_compile_fx(module: ModuleType, replacement: Callable[..., Any]) -> Undo:
+    """Let ``replacement(compile_fx, ...)`` be called in place of Inductor's ``compile_fx(...)``.
+
+    ``module`` is ``torch._inductor.compile_fx``, right after its import: who takes the function
+    from there by name has the replacement.
+    """
+    original = module.compile_fx
+
+    @functools.wraps(original)
+    def compile_fx(*args: Any, **kwargs: Any) -> Any:
+        return replacement(original, *args, **kwargs)
+
+    return replace_attribute(module, "compile_fx", compile_fx)
+
+
+@dataclass(frozen=True)
+class DirectCall:
+    """A call of ``compile_fx``; ``compile_fx`` has all its arguments but ``inner_compile``."""
+
+    compile_fx: Callable[..., Any]
+    inner_compile: Callable[..., Any]
+    gm: Any
+    example_inputs: Any
+    config: dict[str, Any]
+    name: str | None
+
+
+def direct_call(
+    compile_fx: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> DirectCall | None:
+    """A call that can be observed: of a graph, for a function that is called and no more than that.
+
+    AOTInductor gets files, and with bundled caches the function is also what will be saved.
+    """
+    import torch
+    import torch._functorch.config
+    from torch._inductor.virtualized import V
+
+    if V.aot_compilation or torch._functorch.config.bundled_autograd_cache:
+        return None
+    try:
+        arguments = inspect.signature(compile_fx).bind(*args, **kwargs).arguments
+    except TypeError:
+        return None  # the call itself will raise it
+    if not isinstance(arguments["model_"], torch.fx.GraphModule):
+        return None
+    inner_compile = arguments.pop("inner_compile", None) or compile_fx_inner()
+    return DirectCall(
+        functools.partial(compile_fx, **arguments),
+        inner_compile,
+        arguments["model_"],
+        arguments["example_inputs_"],
+        arguments.get("config_patches") or {},
+        arguments.get("compile_region_name"),
+    )
 
 
 def compile_fx_keywords(name: str | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The build of torch, how to compile against it, the devices, and the rank of the process."""
 
+import multiprocessing
 import os
 import sys
 from collections.abc import Iterable
@@ -19,6 +20,17 @@ def rank() -> int:
         return int(distributed.get_rank())
     text = os.environ.get("RANK", "0")
     return int(text) if text.isdecimal() else 0
+
+
+def worker() -> str | None:
+    """What the process is called by the one that made it; None if Python did not make it."""
+    data = sys.modules.get("torch.utils.data")
+    info = None if data is None else data.get_worker_info()
+    if info is not None:
+        return f"DataLoader worker {info.id}"
+    if multiprocessing.parent_process() is None:
+        return None
+    return multiprocessing.current_process().name
 
 
 def device_names(kinds: Iterable[str]) -> list[str]:

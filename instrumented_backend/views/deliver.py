@@ -1,4 +1,4 @@
-"""Where a finished report goes: stderr of rank 0, and the files of every rank."""
+"""Where a finished report goes: stderr of rank 0, the files of every rank, and `run`."""
 
 import logging
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from instrumented_backend.records import Report, notes
 from instrumented_backend.settings import Settings
-from instrumented_backend.views.files import write_files
+from instrumented_backend.views.files import write_files, write_report
 from instrumented_backend.views.text import render
 
 log = logging.getLogger("instrumented_backend")
@@ -18,9 +18,10 @@ def deliver(report: Report, settings: Settings) -> None:
         for text in _write(report, settings.dir):
             log.warning("%s", text)
             report.add_note(notes.LOST, text)
-    # Python's own ``print`` takes a stderr that is None for stdout.
-    if report.run.rank == 0 and settings.tables and sys.stderr is not None:
-        _print(render(report, settings.tables))
+    if settings.run is not None and _handed_over(report, settings.run):
+        return
+    if report.run.rank == 0 and settings.tables:
+        show(render(report, settings.tables))
 
 
 def _write(report: Report, folder: Path) -> list[str]:
@@ -38,7 +39,22 @@ def _write(report: Report, folder: Path) -> list[str]:
     ]
 
 
-def _print(text: str) -> None:
+def _handed_over(report: Report, folder: Path) -> bool:
+    """To `run`, which shows it; not if this process has outlived that, or is on another machine."""
+    if not folder.is_dir():
+        return False
+    try:
+        write_report(report, folder)
+    except OSError as error:
+        log.warning("no report for `run`: %s", error)
+        return False
+    return True
+
+
+def show(text: str) -> None:
+    """Print it on stderr, whatever characters that has, if it is there."""
+    if sys.stderr is None:  # which Python's own ``print`` takes for stdout
+        return
     try:
         try:
             print(text, file=sys.stderr, flush=True)

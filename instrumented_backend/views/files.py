@@ -9,6 +9,11 @@ from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
 
 
+def write_report(report: Report, folder: Path) -> None:
+    """``report.rank<R>.pid<P>.json``, whole or not at all; raises OSError."""
+    write_whole(folder / f"report.{_suffix(report)}.json", report.to_json() + "\n")
+
+
 def write_files(report: Report, folder: Path) -> dict[str, OSError]:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``, each whole or not at all.
 
@@ -16,7 +21,7 @@ def write_files(report: Report, folder: Path) -> dict[str, OSError]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     sweep(folder)
-    suffix = f"rank{report.run.rank}.pid{report.run.pid}"
+    suffix = _suffix(report)
     contents = {f"report.{suffix}.json": (report.to_json() + "\n").encode()}
     for table in TABLES.values():
         rows = list(table.rows(report))
@@ -29,3 +34,7 @@ def write_files(report: Report, folder: Path) -> dict[str, OSError]:
         except OSError as error:
             lost[name] = error
     return lost
+
+
+def _suffix(report: Report) -> str:
+    return f"rank{report.run.rank}.pid{report.run.pid}"

@@ -9,18 +9,15 @@ import re
 import signal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 import torch
 from kernel_data import modules
-from programs import Finished, RunProgram
+from programs import TOOL, RunProgram
 from sample_report import sample
 
 from instrumented_backend.records import KernelRecord
-
-TOOL = (sys.executable, "-m", "instrumented_backend")
 
 
 def tool(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -35,7 +32,7 @@ def test_help(command: tuple[str, ...]) -> None:
     assert done.returncode == 0 and "Usage:" in done.stdout and done.stderr == ""
 
 
-@pytest.mark.parametrize("command", ["run", "show", "kernels", "bench", "trace"])
+@pytest.mark.parametrize("command", ["show", "kernels", "bench", "trace"])
 def test_a_path_that_the_system_refuses(tmp_path: Path, command: str) -> None:
     """As it does where a folder above may not be looked into."""
     path = tmp_path / ("x" * 300)
@@ -230,8 +227,7 @@ def test_show_refuses_in_one_line(tmp_path: Path, content: str | None, said: str
         (("show", "x.json", "--tables", "nonsense"), "unknown table 'nonsense'; choose from"),
         (("nonsense",), "No such command 'nonsense'"),
         (("show",), "Missing argument"),
-        (("run",), "name a SCRIPT to run, or a module with -m"),
-        (("run", "/no/such/file.py"), "/no/such/file.py: no such file"),
+        (("run",), "name a COMMAND to run, or a module with -m"),
         (("demo", "--device", "tpu"), "'cpu', 'cuda'"),
         (("demo", "--steps", "0"), "0 is not in the range x>=1"),
         (("bench", __file__, "--time-limit", "nan"), "nan is no limit; give a number"),
@@ -253,142 +249,7 @@ def test_bad_settings(run_program: RunProgram, command: tuple[str, ...]) -> None
     assert done.stderr.count("\n") == 1 and "INSTRUMENTED_TABLES='nonsense'" in done.stderr
 
 
-# --- run ----------------------------------------------------------------------------------------
-
-SCRIPT = """
-    import pickle, sys
-    import torch
-    class Thing:
-        pass
-    def f(x):
-        return x.sin() + 1
-    compilers = {
-        "default": torch.compile(f),
-        "named": torch.compile(backend="inductor", mode="max-autotune-no-cudagraphs")(f),
-        "other": torch.compile(f, backend="eager"),
-    }
-    class Module(torch.nn.Module):
-        def forward(self, x):
-            return x.cos() + 1
-    module = Module()
-    module.compile()
-    print(sys.argv[1:], __name__, __file__ == sys.argv[0], sys.path[0], __spec__)
-    print(sys.modules["__main__"].Thing is Thing, pickle.loads(pickle.dumps(Thing())).__class__)
-    for name, compiled in compilers.items():
-        torch._dynamo.reset()
-        print(name, compiled(torch.ones(2)).tolist())
-    print(module(torch.ones(2)).shape)
-    raise SystemExit(int(sys.argv[1]))
-"""
-
-
-def run_both(run_program: RunProgram, source: str, *arguments: str) -> tuple[Finished, Finished]:
-    theirs = run_program(source, arguments=arguments, check=False)
-    script = (*TOOL, "run", "{script}")
-    ours = run_program(source, arguments=arguments, command=script, check=False)
-    # The two are written to files of their own.
-    ours.stdout = ours.stdout.replace("program1", "program0")
-    ours.stderr = ours.stderr.replace("program1", "program0")
-    return theirs, ours
-
-
-@pytest.mark.full
-def test_run_is_python_with_another_backend(run_program: RunProgram) -> None:
-    theirs, ours = run_both(run_program, SCRIPT, "7", "--flag", "-m")
-    assert theirs.returncode == ours.returncode == 7
-    assert ours.stdout == theirs.stdout
-    assert theirs.reports == []
-    # The default, the named one and the module; not the one that names another backend.
-    assert ours.report["summary"]["graphs"] == 3
-    assert ours.report["graphs"][1]["config"]["max_autotune"] == "True"
-
-
-def test_run_shows_the_programs_own_traceback(run_program: RunProgram) -> None:
-    source = """
-        def g():
-            raise KeyError("boom")
-        g()
-    """
-    theirs, ours = run_both(run_program, source)
-    assert theirs.returncode == ours.returncode == 1
-    assert ours.stderr == theirs.stderr
-
-
-@pytest.mark.parametrize(
-    "ending",
-    [
-        "import signal; signal.raise_signal(signal.SIGINT)",
-        "import os; os._exit(5)",
-        "import sys; sys.exit('words')",
-        "import os, signal; os.kill(os.getpid(), signal.SIGTERM); import time; time.sleep(600)",
-        "import sys; sys.stdout.write('no newline')",
-        "syntax error",
-    ],
-)
-def test_run_ends_as_python_does(run_program: RunProgram, ending: str) -> None:
-    theirs, ours = run_both(run_program, ending)
-    assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
-
-
-def test_run_a_module(run_program: RunProgram, tmp_path: Path) -> None:
-    package = tmp_path / "package"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "train.py").write_text(
-        "import sys, torch\n"
-        "print(sys.argv[1:], __name__, __package__)\n"
-        "torch.compile(lambda x: x + 1)(torch.ones(2))\n"
-    )
-    python = run_program("", command=(sys.executable, "-m", "package.train"), arguments=("a", "-b"))
-    ours = run_program("", command=(*TOOL, "run", "-m", "package.train"), arguments=("a", "-b"))
-    assert ours.stdout == python.stdout == "['a', '-b'] __main__ package\n"
-    assert ours.report["summary"]["graphs"] == 1
-
-
-def test_run_an_archive_of_any_name(tmp_path: Path) -> None:
-    archive = tmp_path / "application"
-    with zipfile.ZipFile(archive, "w") as file:
-        file.writestr("__main__.py", "import sys; print(sys.argv[1:], __name__)")
-    python, ours = (
-        subprocess.run([*command, archive, "a"], capture_output=True, text=True)
-        for command in ((sys.executable,), (*TOOL, "run"))
-    )
-    assert ours.stdout == python.stdout == "['a'] __main__\n"
-    assert (ours.returncode, ours.stderr) == (0, "")
-
-
-def test_run_with_spawned_workers(run_program: RunProgram) -> None:
-    source = """
-        import multiprocessing
-        def square(x):
-            return x * x
-        if __name__ == "__main__":
-            with multiprocessing.get_context("spawn").Pool(2) as pool:
-                print(pool.map(square, range(4)))
-    """
-    theirs, ours = run_both(run_program, source)
-    assert ours.stdout == theirs.stdout == "[0, 1, 4, 9]\n"
-
-
-def test_run_a_program_that_asks_for_reports_before_it_has_dynamo(run_program: RunProgram) -> None:
-    """Our own backend is then the first to import Dynamo, which is when Inductor is replaced."""
-    done = run_program(
-        """
-        import torch, instrumented_backend
-        instrumented_backend.reset()
-        torch.compile(lambda x: x + 1)(torch.ones(2))
-        """,
-        command=(*TOOL, "run", "{script}"),
-    )
-    assert done.report["summary"]["graph_calls"] == 1 and done.report["notes"] == []
-
-
-def test_run_a_program_without_torch(run_program: RunProgram) -> None:
-    theirs, ours = run_both(
-        run_program, "import sys; print(sorted(m for m in sys.modules if m == 'torch'))"
-    )
-    assert ours.stdout == theirs.stdout == "[]\n"
-
+# --- demo, interrupted ---------------------------------------------------------------------------
 
 MORE_THAN_IS_ON_ITS_WAY = 1000  # lines of the demo, which this reads as fast as they come
 

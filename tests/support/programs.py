@@ -31,6 +31,7 @@ class Finished:
 
 
 RunProgram = Callable[..., Finished]
+TOOL = (sys.executable, "-m", "instrumented_backend")
 
 
 def prepare(folder: Path, source: str, env: dict[str, str | None]) -> tuple[Path, Path, dict]:

@@ -32,9 +32,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "metrics": ("dropins",),
     "profiling": ("dropins", "traces"),
     "wrapper_benchmark": ("dropins",),
-    "__init__": ("backend", "dropins", "torch_compat"),
+    "adoption": ("backend", "torch_compat"),
+    "startup": (),
+    "__init__": ("adoption", "backend", "dropins", "torch_compat"),
     "commands": (
-        *("__init__", "backend", "bench", "demo", "kernels", "records", "settings"),
+        *("__init__", "adoption", "backend", "bench", "demo", "kernels", "records", "settings"),
         *("torch_compat", "traces", "views"),
     ),
     "__main__": ("commands",),

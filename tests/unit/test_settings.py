@@ -16,6 +16,8 @@ GOOD_DEFAULTS = {
     "disable": False,
     "print_missing": False,
     "metric_tables": (),
+    "adopt": False,
+    "run": None,
 }
 
 

@@ -72,7 +72,9 @@ class Lines:
     def _sample(self, name: bytes) -> int:
         number = 0
         with self._failures.guard("lines of eager ops"):
-            frame = self._user_frame(sys._getframe(2)) or self._backward_frame()
+            # A thread of C++, such as gloo's, has no frame of Python below ours.
+            caller = sys._getframe(1).f_back
+            frame = self._user_frame(caller) or self._backward_frame()
             spot = _NOWHERE if frame is None else (id(frame.f_code), frame.f_lasti)
             with self._lock:
                 found = self._numbers.get(spot)

@@ -12,7 +12,7 @@ import pytest
 from kernel_data import graph_module, kernel_module, modules, named, only
 
 from instrumented_backend.kernels import triton, triton_syntax
-from instrumented_backend.kernels.graph_module import KernelName, ParseError, kernel_names
+from instrumented_backend.kernels.graph_module import WAIT, KernelName, ParseError, kernel_names
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.records import KernelRecord
 
@@ -278,3 +278,18 @@ def test_parsing_does_not_import_torch() -> None:
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True, env={**os.environ})
+
+
+def test_a_block_that_autotuned_while_compiling() -> None:
+    """`standalone_compile` has it at the beginning, with the kernels a second time."""
+    text = modules()["plain/pointwise.graph1.py"]
+    block = (
+        'r"""\nCompile-time auto-tuning block: \n'
+        + text.partition(WAIT)[0].replace('"""', r"\"\"\"")
+        + WAIT
+        + '\n"""\n'
+    )
+    assert kernel_names(block + text) == kernel_names(text) != []
+    with_block, without = parse_module(block + text), parse_module(text)
+    assert [record.kernel_name for record in with_block] == [r.kernel_name for r in without]
+    assert [record.total_bytes for record in with_block] == [r.total_bytes for r in without]

@@ -1,0 +1,73 @@
+"""``INSTRUMENTED_ADOPT=1``: what a program gives to Inductor comes to this backend, with no edit.
+
+Importing the package does it: torch's autoload imports it with torch
+(``instrumented_backend_autoload.py``), and where that is off, Python at its start does
+(``startup/sitecustomize.py``, under ``run``). The rest of ours is imported by the program's first
+``torch.compile``, and where that fails, the program has plain Inductor.
+"""
+
+import contextlib
+import functools
+import logging
+import os
+from types import ModuleType
+from typing import Any
+
+from instrumented_backend.torch_compat import hooks
+
+VARIABLE = "INSTRUMENTED_ADOPT"
+MARK = "torch."  # and the process's id: in the folder of `run`, for each that imports torch
+
+
+def adopt_if_asked() -> None:
+    # A value that is neither is refused with all other settings, by the first torch.compile.
+    if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
+        hooks.after_dynamo(_watch_lookup)
+        hooks.after_inductor(_watch_compile_fx)
+        hooks.after_torch(_mark)
+
+
+def _mark(_: ModuleType) -> None:
+    folder = os.environ.get("INSTRUMENTED_RUN")
+    if folder:
+        with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "wb"):
+            pass
+
+
+def _watch_lookup(_: ModuleType) -> None:
+    """``torch.compile``, ``nn.Module.compile``, ``torch._dynamo.optimize``: all look it up."""
+    from instrumented_backend.torch_compat import dynamo
+
+    def adopted(backend: Any) -> Any:
+        ours = _backend() if dynamo.is_inductor(backend) else None
+        return backend if ours is None else ours.adopted(backend)
+
+    dynamo.patch_backend_lookup(adopted)
+
+
+def _watch_compile_fx(module: ModuleType) -> None:
+    """For who calls Inductor without Dynamo, or from a backend of his own."""
+    from instrumented_backend.torch_compat import inductor
+
+    def compile_fx(original: Any, *args: Any, **kwargs: Any) -> Any:
+        ours = _backend()
+        if ours is None:
+            return original(*args, **kwargs)
+        return ours.compile_directly(original, *args, **kwargs)
+
+    inductor.patch_compile_fx(module, compile_fx)
+
+
+@functools.cache
+def _backend() -> ModuleType | None:
+    """None where it cannot be imported, which is said once."""
+    try:
+        from instrumented_backend import backend
+    except Exception as error:
+        if isinstance(error, SystemExit):  # SettingsError
+            raise
+        logging.getLogger("instrumented_backend").warning(
+            "instrumented: not observed: %s: %s", type(error).__name__, error
+        )
+        return None
+    return backend
