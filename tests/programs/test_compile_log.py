@@ -12,6 +12,7 @@ from programs import RunProgram
 
 import instrumented_backend
 from instrumented_backend.observe.compile import log as compile_log
+from instrumented_backend.observe.compile.compiled import CompiledLog
 from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.failures import Failures
 
@@ -42,7 +43,7 @@ def test_all_compilations_count(monkeypatch: pytest.MonkeyPatch, limit: int) -> 
     """torch keeps the last 64."""
     monkeypatch.setattr(compile_log, "MAX_COMPILATIONS", limit)
     failures = Failures()
-    log = CompileLog(failures, lambda graph: None)
+    log = CompileLog(failures, lambda graph: None, CompiledLog(failures))
     for n in range(200):
         compile_once(log, f"0/{n}", recompile_reason=f"n == {n}" if n else None)
     assert failures.notes == []
@@ -61,7 +62,7 @@ def test_all_compilations_count(monkeypatch: pytest.MonkeyPatch, limit: int) -> 
 def test_the_recompile_limit_with_fullgraph() -> None:
     """torch's message says nothing of the limit then, and the program gets an exception."""
     failures = Failures()
-    log = CompileLog(failures, lambda graph: None)
+    log = CompileLog(failures, lambda graph: None, CompiledLog(failures))
     compile_once(
         log,
         "0/1",
@@ -84,7 +85,10 @@ def test_the_recompile_limit_with_fullgraph() -> None:
 
 def test_work_at_run_time_is_booked_on_its_graph() -> None:
     seconds = itertools.count()
-    log = CompileLog(Failures(), lambda graph: None, lambda: float(next(seconds)))
+    failures = Failures()
+    log = CompileLog(
+        failures, lambda graph: None, CompiledLog(failures), lambda: float(next(seconds))
+    )
     compile_once(log, "3/0")
     for _ in range(2):
         arguments = {"compile_id": "3/0", "is_backward": True}

@@ -348,7 +348,8 @@ def test_one_summary_for_a_tree(tmp_path: Path) -> None:
     reports = tmp_path / "reports"
     done = run("--", script, cwd=tmp_path, INSTRUMENTED_DIR=str(reports))
     assert (done.returncode, done.stdout) == (0, "done\n")
-    assert done.stderr.startswith(f"instrumented: 2 processes of {script}\n")
+    # torch may have logged something before.
+    assert f"instrumented: 2 processes of {script}\n" in done.stderr
     calls = {
         report["run"]["rank"]: report["summary"]["graph_calls"] for report in read_reports(reports)
     }

@@ -12,7 +12,7 @@ import torch
 from instrumented_backend.observe.messages.call_site import callers
 from instrumented_backend.observe.messages.user_code import is_internal
 
-MAX_CALLERS = 30
+MAX_FRAMES, MAX_CALLERS = 300, 30  # of the stack; of them the program's own
 MAX_MODULES = 20_000  # of one model
 _WRAPPED = "_orig_mod"  # the module inside what torch.compile returned
 
@@ -22,9 +22,9 @@ def model_path(module: torch.nn.Module, frame: FrameType | None) -> str:
 
     It is the name of its class where none of them has it.
     """
-    for caller in itertools.islice(callers(frame), MAX_CALLERS):
-        if is_internal(caller.f_code.co_filename):
-            continue
+    frames = itertools.islice(callers(frame), MAX_FRAMES)
+    own = (caller for caller in frames if not is_internal(caller.f_code.co_filename))
+    for caller in itertools.islice(own, MAX_CALLERS):
         paths = [path for root in _modules_of(caller) if (path := _path(root, module)) is not None]
         if any(paths):
             return max(paths, key=len)

@@ -58,6 +58,10 @@ class Seen(ctypes.Structure):
         *("windows", "n2", "ops2", "ops_n", "op_ns2", "op_ns_n"),
     )
 
+    def add(self, other: "Seen") -> None:
+        for name, _ in self._fields_:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+
 
 class KindRow(ctypes.Structure):
     """Gaps from one mark to another, whose nanoseconds are of one octave."""

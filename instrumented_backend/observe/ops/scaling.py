@@ -88,8 +88,7 @@ def _together(parts: Iterable[Part]) -> Part:
     seen = Seen()
     cells: dict[tuple[int, int], Cell] = {}
     for part in parts:
-        for name, _ in Seen._fields_:
-            setattr(seen, name, getattr(seen, name) + getattr(part.seen, name))
+        seen.add(part.seen)
         for cell in part.cells:
             known = cells.get((cell.mark, cell.slot))
             cells[cell.mark, cell.slot] = cell if known is None else known.plus(cell)

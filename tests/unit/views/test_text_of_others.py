@@ -167,7 +167,8 @@ def test_a_module_whose_name_is_no_utf_8(tmp_path: Path) -> None:
         assert of(call("kernels", path, "--format", layout).stdout) == str(path)
 
 
-@pytest.mark.parametrize("command", ["kernels", "bench", "trace", "show", "run"])
+# What `run` is given is told by Python, in its own words.
+@pytest.mark.parametrize("command", ["kernels", "bench", "trace", "show"])
 def test_the_name_of_a_missing_file(tmp_path: Path, command: str) -> None:
     done = call(command, f"/nowhere/{EVIL[:-1]}.py")  # half a pair is no file's name
     assert is_one_line(done)
