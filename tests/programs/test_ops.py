@@ -38,10 +38,6 @@ SHORT_WARM_UP = """
     from instrumented_backend.observe.ops import meter as ops
     ops.ALWAYS_AFFORDABLE_S = 0.0
 """
-NO_OTHER_WINDOW = """
-    from instrumented_backend import backend as _backend
-    _backend._session.ops._schedule._budget = 1e-7
-"""
 
 
 def known(steps: int, before: str = "") -> str:
@@ -310,13 +306,13 @@ def test_exceptions_out_of_ops_are_the_programs(run_forked: RunProgram) -> None:
 @pytest.mark.full
 def test_time_that_no_window_saw_is_said(run_forked: RunProgram) -> None:
     """Nothing is made up for it; a short run is watched to its end."""
-    until_it_has_closed = """
-    while not backend._session.ops._warm_up_s:
-        step(x)
+    unseen = """
+    backend._session.ops.pause(True)
+    step(x)
     import time
     time.sleep(1.5)
     """
-    done = run_forked(known(20_000, SHORT_WARM_UP + NO_OTHER_WINDOW) + until_it_has_closed)
+    done = run_forked(known(2000) + unseen)
     ops = ops_of(done)
     assert ops["status"] == "sampled" and ops["unaccounted_s"] > 1
     assert ops["note"] in done.report["notes"]

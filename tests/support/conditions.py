@@ -102,4 +102,6 @@ def plain(stderr: str) -> str:
     stderr = _FRAME.sub("", stderr)
     stderr = re.sub(r"instrumented/work|inductor/work", "work", stderr)
     stderr = re.sub(r"program\d+", "program", stderr)
+    # Said of the machine, in whichever compilation first comes to it.
+    stderr = re.sub(r".*No CUDA runtime is found.*\n", "", stderr)
     return _VARYING.sub("", stderr)
