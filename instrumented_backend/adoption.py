@@ -63,7 +63,7 @@ def _backend() -> ModuleType | None:
     """None where it cannot be imported, which is said once."""
     try:
         from instrumented_backend import backend
-    except Exception as error:
+    except Exception as error:  # whatever a broken installation raises: Inductor compiles alone
         if isinstance(error, SystemExit):  # SettingsError
             raise
         logging.getLogger("instrumented_backend").warning(

@@ -21,7 +21,7 @@ def _adopt(package):
     sys.modules["instrumented_backend"] = module
     try:
         spec.loader.exec_module(module)
-    except BaseException:
+    except BaseException:  # as the import system does, whatever it was
         del sys.modules["instrumented_backend"]
         raise
 
@@ -31,7 +31,7 @@ sys.path[:] = [_path for _path in sys.path if os.path.abspath(_path) != _HERE]
 if sys.version_info >= (3, 11):
     try:
         _adopt(os.path.dirname(_HERE))
-    except Exception as _error:
+    except Exception as _error:  # any: Python would print a traceback at every start
         sys.stderr.write("instrumented: not observed: %s\n" % _error)
 # The environment's own, if it has one. Python expects this very ImportError where it has none.
 del sys.modules["sitecustomize"]
