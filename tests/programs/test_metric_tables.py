@@ -199,6 +199,7 @@ def test_the_same_cache_keys_as_inductor(run_program: RunProgram, cold_cache: Pa
     assert "'fxgraph_cache_hit': 1" in run_program(plain + count, env=env).stdout
 
 
+@pytest.mark.full
 def test_tables_by_option_and_by_config(run_forked: RunProgram, tmp_path: Path) -> None:
     done = run_forked(
         """
@@ -218,6 +219,7 @@ def test_tables_by_option_and_by_config(run_forked: RunProgram, tmp_path: Path) 
     assert len(rows) == 2 and rows[0][1:] == [1, 1]
 
 
+@pytest.mark.full
 def test_what_cannot_be_written_is_lost_and_said_once(
     run_forked: RunProgram, tmp_path: Path
 ) -> None:
@@ -281,6 +283,7 @@ def test_without_tables_nothing_is_patched(
     assert done.stdout == "3.0\nTrue torch._inductor.metrics\n"
 
 
+@pytest.mark.full
 def test_inductor_in_the_same_process_is_helped_too(run_forked: RunProgram, tmp_path: Path) -> None:
     plain = SMALL.replace('"instrumented"', '"inductor"').replace("x + 1", "x + 3")
     run_forked(SMALL + plain, env={VARIABLE: "graph_stats"})
