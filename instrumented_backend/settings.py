@@ -14,6 +14,7 @@ PREFIX = "INSTRUMENTED_"
 RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
+    "next",
     "ledger",
     "compiled",
     "graphs",

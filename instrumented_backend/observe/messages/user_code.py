@@ -33,3 +33,8 @@ def is_internal(file: str) -> bool:
 def is_installed(file: str) -> bool:
     """Code of an installed package."""
     return file.startswith(_PACKAGES)
+
+
+def is_library(file: str) -> bool:
+    """Code of the standard library."""
+    return file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
