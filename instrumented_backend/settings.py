@@ -14,8 +14,8 @@ PREFIX = "INSTRUMENTED_"
 RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
-    "next",
     "ledger",
+    "next",
     "compiled",
     "graphs",
     "breaks",

@@ -48,6 +48,7 @@ def next_steps(report: Report) -> list[NextStep]:
     least_s = WORTH_PCT / 100 * run.wall_s
     for step in steps:
         step.bound_s = min(step.bound_s, run.wall_s)
+        step.seen_s = min(step.seen_s, step.bound_s)
         step.bound_pct = 100 * step.bound_s / run.wall_s
         if step.seen_s < least_s:
             step.known = TRIAL

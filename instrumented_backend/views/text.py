@@ -74,7 +74,7 @@ def _summary(report: Report, width: int) -> str:
     lines += _missed_lines(report, width)
     for note in report.coded_notes({notes.LOST}):
         lines += wrap(note.text, width)
-    lines += wrap(_next_step(report), width)
+    lines += wrap(_next_step(report), width, break_words=True)
     return "\n".join(lines)
 
 

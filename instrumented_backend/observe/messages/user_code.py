@@ -12,6 +12,7 @@ _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths[
 # The package's root, however deep in it this module is.
 _PACKAGE = str(Path(__file__).parents[__name__.count(".") - 1])
 _OWN = tuple(os.path.join(path, "") for path in (machine.folder(), _PACKAGE))
+_POLYFILLS = os.path.join(machine.folder(), "_dynamo", "")
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # stands for a program of the user's
 
 
@@ -36,5 +37,7 @@ def is_installed(file: str) -> bool:
 
 
 def is_library(file: str) -> bool:
-    """Code of the standard library."""
-    return file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
+    """Code of the standard library, and Dynamo's, which stands for it."""
+    return file.startswith(_POLYFILLS) or (
+        file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
+    )
