@@ -37,6 +37,7 @@ _CURABLE = frozenset(
 )
 _OPTIMIZER = "Optimizer.step"
 _FUSED = "aten::_fused_"
+_CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
 
 def next_steps(report: Report) -> list[NextStep]:
@@ -207,10 +208,9 @@ def _optimizer(run: _Run) -> list[NextStep]:
         ):
             continue
         kind = event.partition("#")[2].partition(".")[0] or "the optimizer"
-        text = (
-            f"compile {kind}: optimizer.step = torch.compile(optimizer.step); "
-            "with a scheduler, give it lr=torch.tensor(...)"
-        )
+        step = "torch.compile(optimizer.step), with lr=torch.tensor(...) where a scheduler sets it"
+        fused = f"{kind}(..., fused=True), or " if kind in _CAN_BE_FUSED else ""
+        text = f"{kind} runs op by op: {fused}{step}"
         where = _where(lines[0].file, lines[0].line) if lines else None
         seen = {
             "eager ops": _sum_s(gap.eager_time_us for gap in gaps),

@@ -41,7 +41,7 @@ def test_the_summary_says_what_is_known_and_what_is_not() -> None:
     assert "1 of 1 graph from the cache" in text
     assert "ran eagerly: forward (.../me/model.py:12): graph break in loop" in text
     assert "graph break at .../me/model.py:14 in block: Failed to trace print" in text
-    assert "next: INSTRUMENTED_TABLES=summary,breaks" in text
+    assert "next: .../me/model.py:12: forward recompiled for size of x" in text
 
 
 def test_device_time_says_what_it_costs() -> None:
