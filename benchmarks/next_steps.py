@@ -131,7 +131,9 @@ def _rows(names: Sequence[str], runs: int, folder: str) -> Iterator[Row]:
             pairs.append(
                 [_run(running.timed, name, changed, cache=cache) for changed in (False, True)]
             )
-        yield row_of(name, known.code, said, pairs)
+        row = row_of(name, known.code, said, pairs)
+        click.echo(", ".join(row.cells), err=True)
+        yield row
 
 
 def _run(function: Any, *arguments: Any, cache: str) -> Any:

@@ -29,7 +29,7 @@ class Known:
 
 def varying_lengths(compile: Compile, changed: bool) -> float:
     weight = torch.full((64, 64), 0.01)
-    product = compile(lambda x: x.mm(weight).mm(weight), dynamic=True if changed else False)
+    product = compile(lambda x: x.mm(weight).mm(weight), dynamic=changed)
     torch._dynamo.config.recompile_limit = 100
     return sum(float(product(torch.ones(8 + i % 40, 64)).sum()) for i in range(400))
 

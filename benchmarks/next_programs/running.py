@@ -9,6 +9,7 @@ from typing import Any
 def timed(name: str, changed: bool) -> dict[str, Any]:
     """Under plain Inductor, by the program's own clock, from its first `torch.compile` on."""
     import torch
+
     from next_programs.catalogue import PROGRAMS
 
     compile = functools.partial(torch.compile, backend="inductor")
@@ -20,10 +21,10 @@ def timed(name: str, changed: bool) -> dict[str, Any]:
 def told(name: str) -> dict[str, Any]:
     """What the report of the program as it is says to do next."""
     import torch
-    from next_programs.catalogue import PROGRAMS
 
     import instrumented_backend
     from instrumented_backend.views.next_steps import next_steps
+    from next_programs.catalogue import PROGRAMS
 
     result = PROGRAMS[name].program(functools.partial(torch.compile, backend="instrumented"), False)
     report = instrumented_backend.report()
