@@ -31,7 +31,7 @@ def varying_lengths(compile: Compile, changed: bool) -> float:
     weight = torch.full((64, 64), 0.01)
     product = compile(lambda x: x.mm(weight).mm(weight), dynamic=changed)
     torch._dynamo.config.recompile_limit = 100
-    return sum(float(product(torch.ones(8 + i % 40, 64)).sum()) for i in range(400))
+    return sum(float(product(torch.ones(8 + i % 12, 64)).sum()) for i in range(400))
 
 
 def item_in_a_loop(compile: Compile, changed: bool) -> float:
@@ -123,7 +123,7 @@ def recompiling_each_call(compile: Compile, changed: bool) -> float:
     torch._dynamo.config.recompile_limit = 100
     torch._dynamo.config.automatic_dynamic_shapes = False
     run, x = compile(Counting(changed)), torch.eye(8)
-    return float(sum(run(x).sum() for _ in range(40)))
+    return float(sum(run(x).sum() for _ in range(12)))
 
 
 def printing(compile: Compile, changed: bool) -> float:

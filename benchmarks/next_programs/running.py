@@ -9,6 +9,7 @@ from typing import Any
 def timed(name: str, changed: bool) -> dict[str, Any]:
     """Under plain Inductor, by the program's own clock, from its first `torch.compile` on."""
     import torch
+    import torch._inductor.compile_fx  # which takes seconds, in either
 
     from next_programs.catalogue import PROGRAMS
 

@@ -127,7 +127,8 @@ def test_a_break_that_torchs_own_code_asks_for(own: bool) -> None:
 SKIPPED = (
     "Skip calling `torch.compiler.disable()`d function\n"
     "  Explanation: Skip calling function "
-    "`<function DistributedDataParallel._inside_ddp_forward at 0x7f>` since it was wrapped with `torch.compiler.disable` (reason: None)\n"
+    "`<function DistributedDataParallel._inside_ddp_forward at 0x7f>` since it "
+    "was wrapped with `torch.compiler.disable` (reason: None)\n"
     "  Hint: Remove the `torch.compiler.disable` call\n"
 )
 AVOIDED = (
