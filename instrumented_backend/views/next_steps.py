@@ -262,6 +262,8 @@ def _recompiles(run: _Run) -> list[NextStep]:
         if record.limit_hits:
             seen["eager ops"] = _at_limit_s(run.report, record)
             besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
+        else:
+            besides["Python"] = _looking_up_s(run, record)
         worst = max(deciding, key=lambda guard: guard.decided_s)
         text = _cure_of(run, record, worst)
         where = _where(record.file, record.line)
@@ -272,6 +274,17 @@ def _recompiles(run: _Run) -> list[NextStep]:
 def _cure_of(run: _Run, record: RecompileRecord, guard: GuardRecord) -> str:
     function = run.names.function(record.compiled, record.function) or "a function"
     return f"{function} recompiled for {guard.subject}: {guard.cure}"
+
+
+def _looking_up_s(run: _Run, record: RecompileRecord) -> float:
+    """Python before the calls of its graphs: each call looks through all that were compiled."""
+    graphs = {
+        graph.graph
+        for graph in run.report.graphs
+        if (graph.function, graph.file) == (record.function, record.file)
+    }
+    before = run.gaps(lambda gap: gap.to_graph in graphs and not gap.to_backward)
+    return _sum_s(gap.python_us for gap in before)
 
 
 def _at_limit_s(report: Report, record: RecompileRecord) -> float:

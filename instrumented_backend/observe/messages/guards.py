@@ -298,12 +298,14 @@ _CURES = {
     "device": _USUAL,
     "requires_grad": f"{_USUAL}: with gradients, and without",
     "int": "torch.compile(dynamic=True)",
-    "float": "pass it as a tensor (torch.tensor(value)), or keep it constant",
+    "float": (
+        "pass it as a tensor (torch.tensor(value)) where it is computed with, or keep it constant"
+    ),
     "bool": f"{_USUAL} value; else compile the two branches apart",
     "str": f"{_USUAL} value; else compile a function for each",
     "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
     "attribute": (
-        "keep it constant, or make it a tensor "
+        "keep it constant, or make it a tensor where it is computed with "
         "(in a module: register_buffer(..., persistent=False))"
     ),
     "keys": "pass the same keys (as keyword arguments: the same names) in every call",
@@ -332,7 +334,10 @@ def _cure(
     if kind == "none":
         return _cure_of_none(subject, values)
     if kind == "attribute" and hint is not None and "allow_unspec_int_on_nn_module" in hint["hint"]:
-        return "torch._dynamo.config.allow_unspec_int_on_nn_module = True, or make it a buffer"
+        return (
+            "torch._dynamo.config.allow_unspec_int_on_nn_module = True, with "
+            "torch.compile(dynamic=True)"
+        )
     return _CURES.get(kind)
 
 
