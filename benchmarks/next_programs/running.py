@@ -7,26 +7,31 @@ from typing import Any
 
 
 def timed(name: str, changed: bool) -> dict[str, Any]:
-    """Under plain Inductor, by the program's own clock, from its first `torch.compile` on."""
-    import torch
-    import torch._inductor.compile_fx  # which takes seconds, in either
-
-    from next_programs.catalogue import PROGRAMS
-
-    compile = functools.partial(torch.compile, backend="inductor")
-    started = time.perf_counter()
-    result = PROGRAMS[name].program(compile, changed)
-    return {"seconds": time.perf_counter() - started, "result": result}
+    """Under plain Inductor, by the program's own clocks, from its first `torch.compile` on."""
+    return _run(name, "inductor", changed)
 
 
 def told(name: str) -> dict[str, Any]:
     """What the report of the program as it is says to do next."""
-    import torch
-
     import instrumented_backend
     from instrumented_backend.views.next_steps import next_steps
+
+    ran = _run(name, "instrumented", False)
+    steps = next_steps(instrumented_backend.report())
+    return {**ran, "steps": [asdict(step) for step in steps]}
+
+
+def _run(name: str, backend: str, changed: bool) -> dict[str, Any]:
+    import torch
+    import torch._inductor.compile_fx  # which takes seconds, whatever is changed
+
     from next_programs.catalogue import PROGRAMS
 
-    result = PROGRAMS[name].program(functools.partial(torch.compile, backend="instrumented"), False)
-    report = instrumented_backend.report()
-    return {"result": result, "steps": [asdict(step) for step in next_steps(report)]}
+    compile = functools.partial(torch.compile, backend=backend)
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    result = PROGRAMS[name].program(compile, changed)
+    return {
+        "wall": time.perf_counter() - wall_s,
+        "cpu": time.process_time() - cpu_s,
+        "result": result,
+    }

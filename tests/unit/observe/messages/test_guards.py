@@ -155,7 +155,7 @@ def test_global_state_is_that_of_this_moment() -> None:
 def test_a_parameters_size_has_a_cure_of_its_own() -> None:
     text = "0/0: tensor 'w' size mismatch at index 0. expected 4, actual 8"
     cures = [failed_guard(text + more, None).cure or "" for more in ("", PARAMETER)]
-    assert "mark_dynamic" in cures[0] and "force_parameter_static_shapes" in cures[1]
+    assert "dynamic=True" in cures[0] and "force_parameter_static_shapes" in cures[1]
 
 
 @pytest.mark.parametrize(
