@@ -15,6 +15,7 @@ RUN = "INSTRUMENTED_RUN"
 TABLES = (
     "summary",
     "ledger",
+    "next",
     "compiled",
     "graphs",
     "breaks",

@@ -23,8 +23,10 @@ from instrumented_backend.records.compilation import (
     KernelCode,
 )
 from instrumented_backend.records.compiled import CompiledRecord
+from instrumented_backend.records.gaps import GapLineRecord, GapRecord
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
+from instrumented_backend.records.next_steps import NextStep, TrialRecord
 from instrumented_backend.records.notes import Note, Noted
 from instrumented_backend.records.ops import (
     CapturedRecord,
@@ -56,6 +58,8 @@ __all__ = [
     "DeviceKernelRecord",
     "DeviceRecord",
     "EagerOpRecord",
+    "GapLineRecord",
+    "GapRecord",
     "GraphRecord",
     "GuardRecord",
     "KernelCode",
@@ -63,6 +67,7 @@ __all__ = [
     "LedgerRow",
     "LedgerSection",
     "MissingRecord",
+    "NextStep",
     "Note",
     "Noted",
     "OpsRecord",
@@ -72,6 +77,7 @@ __all__ = [
     "RunSection",
     "SkippedRecord",
     "SummarySection",
+    "TrialRecord",
     "find_reports",
     "read_report",
 ]

@@ -39,6 +39,7 @@ class BreakRecord:
     eager_ops: int | None = None
     eager_time_us: float | None = None
     code: str | None = None  # of the reason, where it has one (`notes`)
+    whose: str | None = None  # "torch" or "package", where the cause is in code of theirs
 
     @property
     def is_recompile_limit(self) -> bool:
@@ -59,6 +60,8 @@ class GuardRecord:
     source: str | None = None
     cure: str | None = None
     reason: str | None = None  # torch's own words, the first time
+    decided: int = 0  # recompilations that it decided: it met a value that was new to it
+    decided_s: float = 0.0  # what these took, those that another guard decided with it too
 
 
 @dataclass
@@ -77,3 +80,5 @@ class RecompileRecord:
     guards: list[GuardRecord] = field(default_factory=list)
     guards_left_out: int = 0  # failures of further guards, not listed
     compiled: int | None = None  # the torch.compile that it was recompiled for, the first time
+    decided_s: dict[str, float] = field(default_factory=dict)
+    """By kind of guard, what the recompilations took that guards of this kind decided."""

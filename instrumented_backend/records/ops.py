@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from instrumented_backend.records.gaps import GapRecord
+
 
 @dataclass
 class EagerOpRecord:
@@ -90,6 +92,7 @@ class OpsRecord:
     device: DeviceRecord | None = None  # with INSTRUMENTED_DEVICE_TIME=on
     unaccounted_s: float | None = None  # of the run: what the calls seen don't explain
     note_code: str | None = None
+    gaps: list[GapRecord] = field(default_factory=list)  # that took the most time
 
     @property
     def largest_spread(self) -> float | None:

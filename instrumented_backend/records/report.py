@@ -11,6 +11,7 @@ from instrumented_backend.records.compilation import (
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
+from instrumented_backend.records.next_steps import NextStep, TrialRecord
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
@@ -66,6 +67,8 @@ class Report(Noted):
     note_codes: list[str] = field(default_factory=list)
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
+    next_steps: list[NextStep] = field(default_factory=list)  # set when the report is delivered
+    trials: list[TrialRecord] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.

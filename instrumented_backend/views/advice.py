@@ -122,10 +122,13 @@ def _counter_remarks(report: Report) -> list[str]:
 
 
 def _after_breaks(report: Report) -> list[str]:
-    placed = [record for record in report.breaks if record.file is not None]
-    worst = (placed or report.breaks)[0]
+    theirs = [record for record in report.breaks if record.whose is None]  # who reads this
+    placed = [record for record in theirs if record.file is not None]
     unseen = placed and all(record.eager_ops is None for record in placed)
+    worst = next(iter(placed or theirs), None)
     steps = []
+    if worst is None:
+        return []
     if worst.is_recompile_limit:
         steps.append("INSTRUMENTED_TABLES=recompiles says what to change at the recompile limit")
     else:
@@ -146,21 +149,18 @@ def _after_recompiles(report: Report) -> list[str]:
         steps.append(
             f"{names}: change what the guards are on, or raise torch._dynamo.config.recompile_limit"
         )
-    shapes = [
-        record
-        for record in report.recompiles
-        if any(guard.kind == "shape" for guard in record.guards)
-    ]
+    shapes = [record for record in report.recompiles if record.decided_s.get("shape")]
     if shapes:
-        lost = sum(record.compile_s for record in shapes)
+        lost = sum(record.decided_s["shape"] for record in shapes)
         steps.append(
-            f"torch.compile(dynamic=True), or mark_dynamic, for {shapes[0].function}: "
-            f"changing shapes took {seconds(lost)}"
+            f"torch.compile(dynamic=True) for {shapes[0].function}: changing shapes took "
+            f"{seconds(lost)}"
         )
     if not steps:
         worst = report.recompiles[0]
-        cure = next((guard.cure for guard in worst.guards if guard.cure), None)
-        steps.append(f"{worst.function}: {cure or 'call it with the same kinds of arguments'}")
+        guards = sorted(worst.guards, key=lambda guard: -guard.decided_s)
+        cure = next((guard.cure for guard in guards if guard.cure), None)
+        steps += [f"{worst.function}: {cure}"] if cure else []
     return steps
 
 

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable
 
-from instrumented_backend.records import BreakRecord, GuardRecord, RecompileRecord, Report
+from instrumented_backend.records import BreakRecord, GuardRecord, NextStep, RecompileRecord, Report
 from instrumented_backend.units import duration, seconds
 from instrumented_backend.views.names import Names
+from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
 from instrumented_backend.views.words import count, short_path, wrap
 
 MAX_NAMES = 4  # of graphs or functions in one line
@@ -118,7 +119,24 @@ def _recompile_blocks(report: Report) -> list[Block]:
     return [_recompile_block(record, names) for record in report.recompiles]
 
 
+# --- Next steps ---------------------------------------------------------------------------------
+
+
+def _next_block(step: NextStep) -> Block:
+    place = step.where and step.where.rpartition(":")
+    where = f"{short_path(place[0], place[2])}: " if place else ""
+    parts = [f"{name} {seconds(took)}" for name, took in step.parts_s.items()]
+    told = f"{at_most(step)}; {step.known}" if step.known != TRIAL else at_most(step)
+    said = f"{told}: {', '.join(parts)}"
+    if len(parts) > 1 or step.seen_s < step.bound_s:
+        said += f"; {seconds(step.seen_s)} of it is the cause's own"
+    if step.known == TRIAL:
+        said += "; only a trial tells how much of it"
+    return f"{where}{step.text}", [said]
+
+
 BLOCKS: dict[str, Callable[[Report], list[Block]]] = {
     "breaks": lambda report: [_break_block(record) for record in report.breaks],
     "recompiles": _recompile_blocks,
+    "next": lambda report: [_next_block(step) for step in next_steps(report)],
 }

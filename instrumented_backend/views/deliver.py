@@ -7,6 +7,7 @@ from pathlib import Path
 from instrumented_backend.records import Report, notes
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files, write_report
+from instrumented_backend.views.next_steps import next_steps
 from instrumented_backend.views.text import render
 
 log = logging.getLogger("instrumented_backend")
@@ -14,6 +15,7 @@ log = logging.getLogger("instrumented_backend")
 
 def deliver(report: Report, settings: Settings) -> None:
     """Print and write what the settings ask for. The program's exit code stays its own."""
+    report.next_steps = next_steps(report)
     if settings.dir is not None:
         for text in _write(report, settings.dir):
             log.warning("%s", text)

@@ -10,7 +10,7 @@ from instrumented_backend.records.compiled import (
 from instrumented_backend.views.words import count, short_path
 
 MAX_LINES = 3
-_CURES = {
+CURES = {
     notes.TORCHS_FRAMES: "compile the module that calls it",
     notes.TORCHS_WRAPPER: "compile the module inside it, before it is wrapped",
     notes.DISABLED: "take torch.compiler.disable off it, or compile what it does not cover",
@@ -80,7 +80,7 @@ def _told(case: list[CompiledRecord]) -> str:
         first.line,
     ):
         told += f", at {short_path(first.reason_file, first.reason_line)}"
-    cure = _CURES.get(first.reason_code or "")
+    cure = CURES.get(first.reason_code or "")
     if first.reason_code == notes.TORCHS_FRAMES and first.call.endswith(".compile()"):
         cure = f"use torch.compile({first.call.removesuffix('.compile()')}), or {cure}"
     return f"{told}; {cure}" if cure else told

@@ -15,6 +15,7 @@ from instrumented_backend.records.compilation import CounterGroups, Phases, long
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import meaning
 from instrumented_backend.views.names import Names
+from instrumented_backend.views.next_steps import next_steps
 from instrumented_backend.views.output import Cell, TableRow
 from instrumented_backend.views.words import phase
 
@@ -58,6 +59,28 @@ def _ledger(report: Report) -> list[TableRow]:
         }
         for row in rows
     ]
+
+
+def _next(report: Report) -> list[TableRow]:
+    told = {(trial.code, trial.where): trial for trial in report.trials}
+    rows: list[TableRow] = []
+    for step in next_steps(report):
+        trial = told.get((step.code, step.where))
+        rows.append(
+            {
+                "at_most_s": step.bound_s,
+                "of_run_pct": step.bound_pct,
+                "seen_s": step.seen_s,
+                "known": step.known,
+                "what": step.text,
+                "where": step.where,
+                "code": step.code,
+                "made_of": _flat({name: f"{took:.3f} s" for name, took in step.parts_s.items()}),
+                "gained_s": trial.gain_s if trial else None,
+                "gained_spread_s": trial.gain_spread_s if trial else None,
+            }
+        )
+    return rows
 
 
 def _compiled(report: Report) -> list[TableRow]:
@@ -318,6 +341,13 @@ TABLES = {
     for table in (
         Table("summary", "The whole run", _summary),
         Table("ledger", "Where the time of the process went (share: of wall time)", _ledger),
+        Table(
+            "next",
+            "What to change next, and what it can win at most",
+            _next,
+            frozenset({"code", "made_of", "gained_spread_s"}),
+            ("seen_s",),
+        ),
         Table(
             "compiled",
             "Each torch.compile, and what became of it (ops, time: of all that was captured)",

@@ -28,6 +28,8 @@ from instrumented_backend.views.advice import LARGE_SPREAD_POINTS, next_steps, r
 from instrumented_backend.views.causes import BLOCKS, render_blocks
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.meanings import ledger_words
+from instrumented_backend.views.next_steps import TRIAL, at_most
+from instrumented_backend.views.next_steps import next_steps as next_change
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Cell, TableRow, terminal_width
 from instrumented_backend.views.tables import TABLES, Table
@@ -73,7 +75,7 @@ def _summary(report: Report, width: int) -> str:
     lines += _missed_lines(report, width)
     for note in report.coded_notes({notes.LOST}):
         lines += wrap(note.text, width)
-    lines += wrap(_next_step(report), width)
+    lines += wrap(_next_step(report), width, break_words=True)
     return "\n".join(lines)
 
 
@@ -215,6 +217,12 @@ def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
 
 
 def _next_step(report: Report) -> str:
+    steps = [step for step in next_change(report) if step.known != TRIAL]
+    if steps:
+        first, *others = steps
+        where = "" if first.where is None else f"{_short_place(first.where)}: "
+        more = f"; INSTRUMENTED_TABLES=next has {len(others)} more" if others else ""
+        return f"next: {where}{first.text}: {at_most(first)}{more}"
     share = report.summary.pct_time
     missed = report.ops.missing and share is not None and share < 100 - WORTH_NAMING_PCT
     if missed and not report.breaks:

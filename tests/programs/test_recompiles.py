@@ -133,11 +133,11 @@ def failed(subject: str, old: str, new: str) -> FailedGuard:
 def test_counts_stay_exact_and_memory_bounded() -> None:
     log = RecompileLog()
     for n in range(100_000):
-        record = log.add(
+        recompiled = log.add(
             f"0/{n + 1}", ("f", "/me/model.py", 1), "why", [failed("n", str(n), str(n + 1))], False
         )
-        assert record is not None
-        record.compile_s += 0.5
+        assert recompiled is not None
+        recompiled.took(0.5)
     (record,) = log.records()
     assert (record.count, record.compile_s, record.compile_id) == (100_000, 50_000.0, "0/1")
     assert record.guards[0].count == 100_000
@@ -162,6 +162,51 @@ def test_a_guard_that_fails_against_several_versions_fails_once() -> None:
     (record,) = log.records()
     assert record.guards[0].count == 1
     assert record.guards[0].values == ["4", "5"]  # against the newest
+
+
+def recompiled(log: RecompileLog, took_s: float, *guards: FailedGuard) -> None:
+    recompilation = log.add("0/1", ("f", "m", 1), "why", guards, False)
+    assert recompilation is not None
+    recompilation.took(took_s)
+
+
+def test_the_guard_that_decided_is_the_one_whose_value_is_new() -> None:
+    """A version for eval() fails in train(), too: but there is one for train()."""
+    size = "size of x in dimension 0"
+    log = RecompileLog()
+    recompiled(log, 1.0, guard("training", "training", "True", "False"))  # to eval()
+    # In train() with another size: the version for eval() fails on the mode, the other on the size.
+    recompiled(
+        log, 2.0, guard("training", "training", "False", "True"), guard("shape", size, "4", "7")
+    )
+    # And in eval() with a third size.
+    recompiled(
+        log, 4.0, guard("training", "training", "True", "False"), guard("shape", size, "4", "9")
+    )
+    (record,) = log.records()
+    assert record.compile_s == 7.0
+    assert record.decided_s == {"training": 1.0, "shape": 6.0}
+    assert {g.kind: (g.count, g.decided, g.decided_s) for g in record.guards} == {
+        "training": (3, 1, 1.0),
+        "shape": (2, 2, 6.0),
+    }
+
+
+def test_several_guards_decide_together_and_seconds_are_counted_once_a_kind() -> None:
+    log = RecompileLog()
+    sizes = [guard("shape", f"size of {name} in dimension 0", "4", "5") for name in "xy"]
+    recompiled(log, 1.5, *sizes, guard("dtype", "dtype of x", "Float", "Double"))
+    # None of the values is new: it is their combination.
+    back = [guard("shape", f"size of {name} in dimension 0", "5", "4") for name in "xy"]
+    recompiled(log, 2.0, *back)
+    # What it met is unknown: it may be new.
+    recompiled(log, 4.0, guard("object", "which f", None, None))
+    (record,) = log.records()
+    assert record.decided_s == {"shape": 3.5, "dtype": 1.5, "object": 4.0}
+
+
+def guard(kind: str, subject: str, old: str | None, new: str | None) -> FailedGuard:
+    return FailedGuard(kind, subject, old, new, None, None, subject)
 
 
 def test_relative_paths_of_reasons_become_the_functions(tmp_path: Path) -> None:

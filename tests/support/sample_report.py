@@ -103,12 +103,15 @@ def sample() -> Report:
                 12,
                 "size mismatch",
                 compile_s=2.5,
+                decided_s={"shape": 2.5},
                 guards=[
                     GuardRecord(
                         kind="shape",
                         subject="size of x in dimension 0",
                         values=["4", "5"],
                         count=1,
+                        decided=1,
+                        decided_s=2.5,
                         file="/home/me/model.py",
                         line=13,
                         source="x = x + 1",

@@ -65,7 +65,7 @@ class BreakLog:
             return
         record = cause.record
         if not record.count:
-            record.hint = found.hint
+            record.hint, record.whose = found.hint, found.whose
             if frame is not None:
                 record.function, record.source = frame.function or None, frame.source
             if found.called_from is not None:

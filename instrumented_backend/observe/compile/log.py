@@ -12,14 +12,14 @@ from instrumented_backend.observe.compile.caches import CacheLog
 from instrumented_backend.observe.compile.compiled import CompiledLog, Function
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
-from instrumented_backend.observe.compile.recompiles import RecompileLog
+from instrumented_backend.observe.compile.recompiles import Recompilation, RecompileLog
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
-from instrumented_backend.observe.messages.reasons import break_reason, is_repetition
+from instrumented_backend.observe.messages.reasons import break_reason, is_repetition, resumed
 from instrumented_backend.observe.messages.user_code import is_internal
 from instrumented_backend.observe.observer import Observer
-from instrumented_backend.records import CompileRecord, RecompileRecord, notes
+from instrumented_backend.records import CompileRecord, notes
 from instrumented_backend.torch_compat import dynamo, trace_log
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
@@ -73,7 +73,7 @@ class CompileLog(logging.Handler, Observer):
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
         self._compiled: dict[str, tuple[Function, list[int | None]]] = {}  # by compile id
-        self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
+        self._recompiled: dict[str, Recompilation] = {}  # compile id → whose seconds are to come
         self._clock.counts.clear()
         self.caches.clear()
         self.breaks.clear()
@@ -201,7 +201,7 @@ class CompileLog(logging.Handler, Observer):
             if len(graphs) == 1:
                 graphs[0].record.compile_s.update(record.phases_s)
             if recompiled is not None:
-                recompiled.compile_s += record.total_s or 0.0
+                recompiled.took(record.total_s or 0.0)
 
         self._finish(record, finished, first)
 
@@ -212,7 +212,7 @@ class CompileLog(logging.Handler, Observer):
         place: Function,
         under_way: dynamo.CompilationUnderWay,
         first: bool,
-    ) -> RecompileRecord | None:
+    ) -> Recompilation | None:
         """None for the ``first`` compilation of a module, whatever Dynamo calls it."""
         reason = metrics.get("recompile_reason")
         if not reason:
@@ -224,7 +224,7 @@ class CompileLog(logging.Handler, Observer):
         guards = known or [failed_guard(reason, None)]
         refused = _is_refusal(metrics)
         raised = refused and metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
-        record = self.recompiles.add(
+        recompilation = self.recompiles.add(
             compile_id,
             place,
             reason,
@@ -234,9 +234,9 @@ class CompileLog(logging.Handler, Observer):
             self._compiled_functions.number(under_way),
             is_shared=under_way.wrapped is not None,
         )
-        if record is not None and not refused and len(self._recompiled) < MAX_COMPILATIONS:
-            self._recompiled[compile_id] = record
-        return record
+        if recompilation is not None and len(self._recompiled) < MAX_COMPILATIONS:
+            self._recompiled[compile_id] = recompilation
+        return recompilation
 
     def _lazy_backward(self, metrics: dict[str, Any]) -> None:
         graph: ObservedGraph | None = getattr(self._thread, "graph", None)
@@ -257,7 +257,7 @@ class CompileLog(logging.Handler, Observer):
                 )
             recompiled = self._recompiled.get(compile_id)
             if recompiled is not None:
-                recompiled.compile_s += record.total_s or 0.0
+                recompiled.took(record.total_s or 0.0)
 
         self._finish(record, finished)
 
@@ -351,7 +351,8 @@ def _failed_guards(payload: str) -> list[FailedGuard]:
     reasons = json.loads(payload) if payload.startswith("[\n") else [payload]
     frame = dynamo.recompiled_frame()
     scope = None if frame is None else (dict(frame.f_locals), frame.f_globals)
-    return [failed_guard(reason, scope) for reason in reasons]
+    is_resumed = frame is not None and resumed(frame.f_code.co_name)[1] is not None
+    return [failed_guard(reason, scope, is_resumed) for reason in reasons]
 
 
 def _is_refusal(metrics: dict[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from instrumented_backend.observe.messages.guards import FailedGuard
 from instrumented_backend.records import GuardRecord, RecompileRecord
@@ -9,6 +10,21 @@ from instrumented_backend.records import GuardRecord, RecompileRecord
 MAX_FUNCTIONS = 1_000
 MAX_GUARDS = 50  # of one function
 MAX_VALUES = 6  # of one guard
+
+
+@dataclass
+class Recompilation:
+    """One, whose seconds are to come, and the guards that decided it."""
+
+    record: RecompileRecord
+    decided: list[GuardRecord]
+
+    def took(self, seconds: float) -> None:
+        self.record.compile_s += seconds
+        for guard in self.decided:
+            guard.decided_s += seconds
+        for kind in {guard.kind for guard in self.decided}:
+            self.record.decided_s[kind] = self.record.decided_s.get(kind, 0.0) + seconds
 
 
 class RecompileLog:
@@ -32,12 +48,12 @@ class RecompileLog:
         raised: bool = False,
         compiled: int | None = None,
         is_shared: bool = False,
-    ) -> RecompileRecord | None:
+    ) -> Recompilation | None:
         """A function (name, file, first line) was compiled again, or ``refused`` that: the limit.
 
         ``raised``: instead of running it eagerly, the program got an exception. ``compiled`` is the
         number of the torch.compile; ``is_shared``: those of one function are told apart by it.
-        Returns its record, to which the seconds can be added; None beyond the limit of records.
+        Returns what takes its seconds; None where it was refused, or beyond the limit of records.
         """
         self.count += not refused
         key = (*place, compiled if is_shared else None)
@@ -51,28 +67,37 @@ class RecompileLog:
         if refused:
             record.limit_hits += 1
             record.limit_raised += raised
-            return record
+            return None
         record.count += 1
         # One guard can fail against several compiled versions: with the newest version first.
-        for guard in {
-            (guard.kind, guard.subject): guard for guard in reversed(list(guards))
-        }.values():
-            self._failed(record, guard)
-        return record
+        failed = {(guard.kind, guard.subject): guard for guard in reversed(list(guards))}
+        met = [self._failed(record, guard) for guard in failed.values()]
+        known = [guard for guard, _ in met if guard is not None]
+        # A version for another value is no reason to recompile where there is one for this value:
+        # then it is another guard that this one fails on. Where no value is new, it is their
+        # combination.
+        decided = [guard for guard, is_new in met if guard is not None and is_new] or known
+        for guard in decided:
+            guard.decided += 1
+        return Recompilation(record, decided)
 
-    def _failed(self, record: RecompileRecord, guard: FailedGuard) -> None:
+    def _failed(
+        self, record: RecompileRecord, guard: FailedGuard
+    ) -> tuple[GuardRecord | None, bool]:
+        """Its record, and whether no version was compiled for the value that it met."""
         for known in record.guards:
             if (known.kind, known.subject) == (guard.kind, guard.subject):
                 break
         else:
             if len(record.guards) >= MAX_GUARDS:
                 record.guards_left_out += 1
-                return
+                return None, True
             known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
             if guard.frame is not None:
                 known.file, known.line = _whole(guard.frame.file, record.file), guard.frame.line
                 known.source = guard.frame.source
             record.guards.append(known)
+        is_new = guard.new is None or guard.new not in known.values
         known.count += 1
         for value in (guard.old, guard.new):
             if value is None or value in known.values:
@@ -81,6 +106,7 @@ class RecompileLog:
                 known.values.append(value)
             else:
                 known.more_values = True
+        return known, is_new
 
     def records(self) -> list[RecompileRecord]:
         """Copies, those that took the most time first."""

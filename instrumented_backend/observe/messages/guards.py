@@ -53,8 +53,11 @@ class FailedGuard:
     text: str  # torch's own
 
 
-def failed_guard(reason: str, scope: Scope | None) -> FailedGuard:
-    """Read one reason; new values that it leaves out are looked up in the call's ``scope``."""
+def failed_guard(reason: str, scope: Scope | None, is_resumed: bool = False) -> FailedGuard:
+    """Read one reason; new values that it leaves out are looked up in the call's ``scope``.
+
+    ``is_resumed``: of the rest of a function, after a graph break.
+    """
     body, _, stack = reason.partition(_STACK)
     body = _COMPILE_ID.sub("", body.strip())
     frame = users_frame(frames(stack))
@@ -76,8 +79,9 @@ def failed_guard(reason: str, scope: Scope | None) -> FailedGuard:
             found = read(match, scope)
             if found is not None:
                 break
-    kind, subject, old, new = found or ("other", body[:MAX_TEXT], None, None)
-    cure = _cure(kind, hint, on_parameter=known != body)
+    found = found or ("other", body[:MAX_TEXT], None, None)
+    kind, subject, old, new = found
+    cure = _cure(found, hint, known != body, is_resumed)
     return FailedGuard(kind, subject, old, new, frame, cure, body[:MAX_TEXT])
 
 
@@ -237,7 +241,7 @@ def _describe(value: Any) -> str | None:
         text = repr(value)
         return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
     if fx.device_kind(value) is not None:
-        return "a tensor"
+        return _A_TENSOR
     return f"a {type(value).__qualname__}"
 
 
@@ -282,40 +286,76 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
 
 # --- What to do ---------------------------------------------------------------------------------
 
+# What leaves the program's results as they are. Where it is no fault, a graph for each is usual.
+_USUAL = "one graph for each is usual"
 _CURES = {
-    "shape": "torch._dynamo.mark_dynamic(tensor, dim) before the first call, or dynamic=True",
-    "range": "sizes 0 and 1 have graphs of their own; give others a range with mark_dynamic",
+    "shape": "torch.compile(dynamic=True)",
+    "range": "sizes 0 and 1 have graphs of their own: one graph for each is usual",
     "relation": "one graph for each outcome is usual; else take the branch out of the function",
     "stride": "call .contiguous(), or give the tensor the same memory layout each time",
-    "rank": "reshape to one number of dimensions before the call",
-    "dtype": "convert to one dtype before the call",
-    "device": "one graph for each device is usual; else move the tensor before the call",
-    "requires_grad": "one graph each is usual; else detach() or requires_grad_() before the call",
-    "int": "torch.compile(dynamic=True), or pass it as a tensor",
-    "float": "pass it as a tensor (torch.tensor(value)), or keep it constant",
-    "bool": "one graph for each value is usual; else compile the two branches apart",
-    "str": "one graph for each value; compile a function for each, or take it out of the function",
-    "none": "one graph each is usual; else pass a tensor every time",
+    "rank": _USUAL,
+    "dtype": _USUAL,
+    "device": _USUAL,
+    "requires_grad": f"{_USUAL}: with gradients, and without",
+    "int": "torch.compile(dynamic=True)",
+    "float": (
+        "pass it as a tensor (torch.tensor(value)) where it is computed with, or keep it constant"
+    ),
+    "bool": f"{_USUAL} value; else compile the two branches apart",
+    "str": f"{_USUAL} value; else compile a function for each",
     "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
-    "attribute": "keep it constant, or make it a tensor (in a module: a buffer)",
+    "attribute": (
+        "keep it constant, or make it a tensor where it is computed with "
+        "(in a module: register_buffer(..., persistent=False))"
+    ),
     "keys": "pass the same keys (as keyword arguments: the same names) in every call",
-    "length": "stack the items into one tensor, or pad to one length",
-    "type": "call with one type",
-    "object": "one graph for each object is usual; else pass the same one every time",
-    "function": "one graph for each function is usual; else pass the same one every time",
+    "length": "stack the items into one tensor before the call; else one graph for each is usual",
+    "type": _USUAL,
+    "object": f"{_USUAL} object; else pass the same one every time",
+    "function": f"{_USUAL} function; else pass the same one every time",
     "identity": "pass the same tensors in the same places every time",
-    "grad_mode": "one graph for each mode is usual: warm up both training and inference",
-    "training": "one graph for each mode is usual: warm up both train() and eval()",
+    "grad_mode": f"{_USUAL} mode: warm up both training and inference",
+    "training": f"{_USUAL} mode: warm up both train() and eval()",
     "autocast": "enter autocast in the same way for every call, or inside the function",
     "num_threads": "set it once, before the first call",
     "deterministic_algorithms": "set it once, before the first call",
     "default_dtype": "set it once, before the first call",
 }
+_ARGUMENT = re.compile(r"[A-Za-z]\w*$")  # not what Dynamo has on its stack, "___stack0"
+_A_TENSOR = "a tensor"
 
 
-def _cure(kind: str, hint: re.Match[str] | None, on_parameter: bool) -> str | None:
-    if kind == "shape" and on_parameter:
-        return "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
+def _cure(
+    found: _Found, hint: re.Match[str] | None, on_parameter: bool, is_resumed: bool
+) -> str | None:
+    kind, subject, *values = found
+    if kind == "shape":
+        return _cure_of_shape(subject, on_parameter, is_resumed)
+    if kind == "none":
+        return _cure_of_none(subject, values)
     if kind == "attribute" and hint is not None and "allow_unspec_int_on_nn_module" in hint["hint"]:
-        return "torch._dynamo.config.allow_unspec_int_on_nn_module = True, or make it a buffer"
+        return (
+            "torch._dynamo.config.allow_unspec_int_on_nn_module = True, with "
+            "torch.compile(dynamic=True)"
+        )
     return _CURES.get(kind)
+
+
+def _cure_of_shape(subject: str, on_parameter: bool, is_resumed: bool) -> str:
+    if on_parameter:
+        return "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
+    size = re.match(r"size of (?P<name>\S+) in dimension (?P<index>\d+)$", subject)
+    cure = _CURES["shape"]
+    # Only what the program passes can be marked: no tensor inside a graph, or between two.
+    if size is not None and not is_resumed and _ARGUMENT.match(size["name"]):
+        call = f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['index']})"
+        cure += f", or {call} before the first call"
+    return cure
+
+
+def _cure_of_none(subject: str, values: list[str | None]) -> str:
+    if not _ARGUMENT.match(subject):
+        return "set it before the first call; else one graph for each is usual"
+    if _A_TENSOR in values:
+        return f"{_USUAL}; else pass a tensor every time"
+    return _USUAL

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from instrumented_backend.observe.messages.user_code import is_installed, is_internal
+from instrumented_backend.observe.messages.user_code import is_installed, is_internal, is_library
 from instrumented_backend.torch_compat import hooks
 
 _EXPLANATION = "  Explanation: "
@@ -23,7 +23,29 @@ _IDLE_HINTS = (
     "If it is a Python builtin, please file an issue",
     "Report an issue to the backend compiler repo",
 )
-_TORCHS_OWN = "torch's own code asks for it there: nothing in the program to change"
+# Hints for whoever wrote the code that broke: in torch and in packages that is not the user.
+_FOR_ITS_AUTHOR = ("Avoid calling", "Remove the", "Consider", "graph_break()", "Ensure")
+_TORCHS_OWN = "in torch's own code: nothing in the program to change"
+_PACKAGES_OWN = "in the package's own code: nothing in the program to change"
+_USERS_BREAK = "User-inserted graph break"
+_DISABLED_HINT = "Remove the `torch.compiler.disable` call"
+# Torch's hints that change what the program does, and what does not. By the reason and the hint.
+_BETTER_HINTS = (
+    (
+        re.compile(r"builtin operator `print`|Avoid calling builtin `print`"),
+        "torch._dynamo.config.reorderable_logging_functions.add(print): it prints after the graph",
+    ),
+    (re.compile(r"logging\.Logger method"), "log what the function returns, after the call"),
+    (
+        re.compile(r"Tensor\.tolist\(\)|`tolist\(\)`"),
+        "call tolist() outside of the compiled function",
+    ),
+    (
+        re.compile(re.escape(_DISABLED_HINT)),
+        "take torch.compiler.disable off it if it is yours; else call it outside of the compiled "
+        "function",
+    ),
+)
 _REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
@@ -55,6 +77,7 @@ class BreakReason:
     frame: Frame | None
     called_from: Frame | None = None
     stack: list[Frame] = field(default_factory=list)
+    whose: str | None = None  # "torch" or "package": whose code it is, if not the user's
 
 
 def sentence(message: str) -> str:
@@ -124,11 +147,13 @@ def break_reason(payload: str) -> BreakReason:
     """Read the trace log's ``dynamo_graph_break_reason``."""
     head, _, stack = payload.partition("\nUser code traceback:")
     message = head.partition("Graph Break Reason: ")[2] or head
-    reason, hint = sentence(message), first_hint(message)
+    reason = sentence(message)
     found = frames(stack.partition("\nTraceback (most recent call last):")[0])
     frame = users_frame(found)
-    if hint is not None and "graph_break()" in hint and found and is_internal(found[-1].file):
-        hint = _TORCHS_OWN
+    whose = _whose(found)
+    if whose is not None and _USERS_BREAK in reason:
+        reason = f"{whose} breaks the graph here itself: {found[-1].function} asks for it"
+    hint = _hint(message, reason, whose)
     place = _PLACE.search(head)
     # Where Inductor refuses a graph, the stack ends with the caller of its function.
     if place is not None and (frame is None or _REFUSED in message):
@@ -137,4 +162,26 @@ def break_reason(payload: str) -> BreakReason:
     if frame is not None and is_installed(frame.file):
         own = [one for one in found if not is_internal(one.file) and not is_installed(one.file)]
         called_from = own[-1] if own else None
-    return BreakReason(reason, hint, frame, called_from, found)
+    return BreakReason(reason, hint, frame, called_from, found, whose)
+
+
+def _whose(stack: list[Frame]) -> str | None:
+    """None for the user's own code, and for what it calls of the standard library."""
+    own = [frame for frame in stack if not is_library(frame.file)]
+    if not own or own[-1].file.startswith("<"):
+        return None
+    if is_internal(own[-1].file):
+        return "torch"
+    return "package" if is_installed(own[-1].file) else None
+
+
+def _hint(message: str, reason: str, whose: str | None) -> str | None:
+    """What to do that leaves the program's results as they are."""
+    hint = first_hint(message)
+    if whose is not None:
+        own = _TORCHS_OWN if whose == "torch" else _PACKAGES_OWN
+        return own if hint is None or any(part in hint for part in _FOR_ITS_AUTHOR) else hint
+    for pattern, better in _BETTER_HINTS:
+        if pattern.search(f"{reason}\n{hint}"):
+            return better
+    return hint

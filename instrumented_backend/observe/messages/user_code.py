@@ -12,6 +12,7 @@ _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths[
 # The package's root, however deep in it this module is.
 _PACKAGE = str(Path(__file__).parents[__name__.count(".") - 1])
 _OWN = tuple(os.path.join(path, "") for path in (machine.folder(), _PACKAGE))
+_POLYFILLS = os.path.join(machine.folder(), "_dynamo", "")
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # stands for a program of the user's
 
 
@@ -33,3 +34,10 @@ def is_internal(file: str) -> bool:
 def is_installed(file: str) -> bool:
     """Code of an installed package."""
     return file.startswith(_PACKAGES)
+
+
+def is_library(file: str) -> bool:
+    """Code of the standard library, and Dynamo's, which stands for it."""
+    return file.startswith(_POLYFILLS) or (
+        file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
+    )

@@ -41,6 +41,16 @@ class Sampled(OpSums):
 
 
 @dataclass
+class Gaps:
+    """All from one mark to another, on the main thread."""
+
+    n: int = 0
+    ns: int = 0
+    eager: Sampled = field(default_factory=Sampled)
+    by_line: dict[tuple[str, Line], float] = field(default_factory=dict)  # nanoseconds
+
+
+@dataclass
 class Estimate:
     """The run's totals."""
 
@@ -54,6 +64,8 @@ class Estimate:
     by_line: dict[tuple[str, Line], Sampled] = field(default_factory=dict)
     by_place: dict[tuple[int, Line], OpSums] = field(default_factory=dict)
     """By the region that was called last, and line."""
+    by_gap: dict[tuple[int, int], Gaps] = field(default_factory=dict)
+    """By the number of the mark at which they begin, and what they end at."""
 
 
 def estimate(observed: Observed) -> Estimate:
@@ -63,8 +75,11 @@ def estimate(observed: Observed) -> Estimate:
     for number, group, scaled in all_scaled(observed.kinds):
         mark = observed.marks[number]
         on_main = group.ns[0] / sum(group.ns) if sum(group.ns) else 1.0
+        gaps = result.by_gap.setdefault((number, group.to), Gaps())
+        gaps.n, gaps.ns = gaps.n + group.n[0], gaps.ns + group.ns[0]
         for each in scaled:
-            _add(result, each, lines, mark.region)
+            _add(result, each, lines, mark.region, gaps.by_line if on_main else None)
+            _add_time(gaps.eager, each, on_main)
             if not mark.in_data:
                 _add_time(result.main_ns, each, on_main)
                 _add_time(result.other_ns, each, 1 - on_main)
@@ -74,7 +89,7 @@ def estimate(observed: Observed) -> Estimate:
             for i in range(2):
                 data_ns[i] += group.ns[i]
     for each in loose(observed):
-        _add(result, each, lines, 0)
+        _add(result, each, lines, 0, None)
         _add_time(result.other_ns, each, 1.0)
     result.data_ns = data_ns[0], data_ns[1]
     return result
@@ -118,7 +133,13 @@ def _add_unseen(result: Estimate, each_ns: tuple[int, int], on_main: float) -> N
     result.other_ns.ns_variance += (ns * (1 - on_main) / SPREAD) ** 2
 
 
-def _add(result: Estimate, scaled: Scaled, lines: _Lines, region: int) -> None:
+def _add(
+    result: Estimate,
+    scaled: Scaled,
+    lines: _Lines,
+    region: int,
+    in_gap: dict[tuple[str, Line], float] | None,
+) -> None:
     _add_time(result.eager, scaled, 1.0)
     seen = scaled.part.seen
     for cell in scaled.part.cells:
@@ -137,3 +158,5 @@ def _add(result: Estimate, scaled: Scaled, lines: _Lines, region: int) -> None:
             on_line.ops_variance += variance * ops_share
             place = result.by_place.setdefault((region, line), OpSums())
             place.add(ops * ops_share, ns * ns_share)
+            if in_gap is not None:
+                in_gap[cell.name, line] = in_gap.get((cell.name, line), 0.0) + ns * ns_share

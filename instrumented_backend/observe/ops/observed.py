@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
@@ -16,6 +16,7 @@ class Mark:
     region: int  # by `region_key`; 0: before any call
     event: str | None  # the name of an event of PyTorch's own
     in_data: bool  # a DataLoader is at work
+    begins: bool = False  # the event had begun, and not ended
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Kind:
 
     edge: int  # the same for all lengths of gaps in one position and to one mark
     mark: int
-    to: int
+    to: int  # a `region_key`; an event has the negative of its number
     octave: int
     n: tuple[int, int]  # on the main thread, on others
     ns: tuple[int, int]
@@ -83,6 +84,7 @@ class Observed:
     lines: list[Line]
     whole: bool  # one window, from the start on, that never closed
     elapsed_ns: int  # since the start
+    events: dict[int, str | None] = field(default_factory=dict)  # by the number in `Kind.to`
 
     @property
     def lost(self) -> int:
@@ -95,9 +97,11 @@ def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
     lib.op_meter_settle()
     times = native.TimeRow()
     lib.op_meter_times(ctypes.byref(times))
+    begun = _rows(lib.op_meter_marks, native.MarkRow)
+    events = {row.event: _event(lib, row.event) for row in begun if row.event}
     marks = [
-        Mark(row.graph, _event(lib, row.event), bool(row.in_data))
-        for row in _rows(lib.op_meter_marks, native.MarkRow)
+        Mark(row.graph, events.get(row.event), bool(row.in_data), bool(row.event % 2))
+        for row in begun
     ]
     rows = _rows(lib.op_meter_kinds, native.KindRow)
     cells = _cells(lib)
@@ -121,7 +125,7 @@ def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
     ]
     regions = dict(enumerate(_rows(lib.op_meter_regions, native.RegionRow)))
     loose = part(-1, 2, native.Seen()), part(-1, 3, native.Seen())
-    return Observed(marks, kinds, loose, regions, times, lines, whole, elapsed_ns)
+    return Observed(marks, kinds, loose, regions, times, lines, whole, elapsed_ns, events)
 
 
 def _event(lib: Any, number: int) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from instrumented_backend.observe.native.build import RegionRow
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
+from instrumented_backend.observe.ops.gaps import gap_records
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.scaling import SPREAD
@@ -58,6 +59,7 @@ def ops_section(records: Sequence[GraphRecord], observed: Observed, found: Estim
         note=None if note is None else note.text,
         note_code=None if note is None else note.code,
         unaccounted_s=None if found.exact else found.unseen_ns / 1e9,
+        gaps=gap_records(observed, found),
     )
 
 

@@ -59,6 +59,8 @@ def test_a_report(table: str, width: int) -> None:
     report = Report.from_json(json.dumps(everywhere(data, EVIL)))
     for counters in (report.graphs[0].inductor_metrics, report.compile.phases):
         counters[EVIL] = 1
+    report.recompiles[0].decided_s = {"shape": 2.5}
+    report.recompiles[0].guards[0].kind = "shape"  # what there is advice on
     text = render(report, (table,), width)
     assert text and not UNSEEN.search(text)
 

@@ -155,7 +155,63 @@ def test_global_state_is_that_of_this_moment() -> None:
 def test_a_parameters_size_has_a_cure_of_its_own() -> None:
     text = "0/0: tensor 'w' size mismatch at index 0. expected 4, actual 8"
     cures = [failed_guard(text + more, None).cure or "" for more in ("", PARAMETER)]
-    assert "mark_dynamic" in cures[0] and "force_parameter_static_shapes" in cures[1]
+    assert "dynamic=True" in cures[0] and "force_parameter_static_shapes" in cures[1]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_resumed", "cure"),
+    [
+        # What the program passes can be marked; what it never holds cannot: a tensor on Dynamo's
+        # stack, in an attribute or in a list, or a variable of the rest of a function.
+        (
+            "tensor 'x' size mismatch at index 1. expected 4, actual 8",
+            False,
+            "torch.compile(dynamic=True), or torch._dynamo.maybe_mark_dynamic(x, 1) before the "
+            "first call",
+        ),
+        (
+            "tensor 'hidden' size mismatch at index 1. expected 4, actual 8",
+            True,
+            "torch.compile(dynamic=True)",
+        ),
+        *(
+            (
+                f"tensor '{name}' size mismatch at index 1. expected 4, actual 8",
+                False,
+                "torch.compile(dynamic=True)",
+            )
+            for name in ("___stack0", "self.cache.keys", "args[0]", "self._buffers['mask']")
+        ),
+        ("___stack1 == 3", True, "torch.compile(dynamic=True)"),
+        # A model's own setting, which it makes at its first call; an argument; a tensor.
+        (
+            "self.config.problem_type is None",
+            False,
+            "set it before the first call; else one graph for each is usual",
+        ),
+        ("mode is None", False, "one graph for each is usual"),
+        ("mask is None", False, "one graph for each is usual; else pass a tensor every time"),
+        # No detach(), which would take a decoder's gradients; no other dtype or shape.
+        (
+            "tensor 'x' requires_grad mismatch. expected requires_grad=0",
+            False,
+            "one graph for each is usual: with gradients, and without",
+        ),
+        (
+            "tensor 'x' dtype mismatch. expected Float, actual Double",
+            False,
+            "one graph for each is usual",
+        ),
+        (
+            "tensor 'x' rank mismatch. expected 1, actual 2",
+            False,
+            "one graph for each is usual",
+        ),
+    ],
+)
+def test_cures_leave_the_results_as_they_are(reason: str, is_resumed: bool, cure: str) -> None:
+    scope = {"mask": torch.ones(1), "mode": "sum"}, {}
+    assert failed_guard(f"4/0: {reason}", scope, is_resumed).cure == cure
 
 
 def test_the_users_line() -> None:

@@ -77,7 +77,7 @@ def test_the_users_line_is_the_innermost_outside_torch() -> None:
     )
     assert found.frame == Frame("/home/me/model.py", 17, "block", 'print("hi")')
     assert found.called_from is None
-    assert found.hint == "Avoid calling it."
+    assert found.whose is None  # Dynamo's polyfills stand for what the program called
     assert [frame.line for frame in found.stack] == [19, 17, 505]
 
 
@@ -107,16 +107,83 @@ def test_a_break_that_torchs_own_code_asks_for(own: bool) -> None:
             f'  File "{TORCH}/optim/optimizer.py", line 79, in _use_grad\n'
             "    torch._dynamo.graph_break()\n"
         )
-    hint = break_reason(
+    found = break_reason(
         payload(
             stack,
             "Call to `torch._dynamo.graph_break()`\n"
             "  Explanation: User-inserted graph break. Message: None\n"
             "  Hint: Remove the `torch._dynamo.graph_break()` call.\n",
         )
-    ).hint
-    expected = "nothing in the program to change" if own else "Remove the"
-    assert hint is not None and expected in hint
+    )
+    assert found.hint is not None
+    if own:
+        assert "nothing in the program to change" in found.hint and found.whose == "torch"
+        assert found.reason == "torch breaks the graph here itself: _use_grad asks for it"
+    else:
+        assert "Remove the" in found.hint and found.whose is None
+        assert "User-inserted graph break" in found.reason
+
+
+SKIPPED = (
+    "Skip calling `torch.compiler.disable()`d function\n"
+    "  Explanation: Skip calling function "
+    "`<function DistributedDataParallel._inside_ddp_forward at 0x7f>` since it "
+    "was wrapped with `torch.compiler.disable` (reason: None)\n"
+    "  Hint: Remove the `torch.compiler.disable` call\n"
+)
+AVOIDED = (
+    "Unsupported context manager\n"
+    "  Explanation: Dynamo does not know how to enter it\n"
+    "  Hint: Avoid calling `DistributedDataParallel._inside_ddp_forward` in your code.\n"
+)
+SWITCH = (
+    "Unsupported Tensor.item() call with capture_scalar_outputs=False\n"
+    "  Explanation: Dynamo does not support tracing it\n"
+    "  Hint: Set `torch._dynamo.config.capture_scalar_outputs = True`\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("file", "whose"),
+    [
+        (f"{TORCH}/nn/parallel/distributed.py", "torch"),
+        (f"{PACKAGES}/lightning/pytorch/trainer.py", "package"),
+    ],
+)
+def test_what_torch_and_packages_do_is_not_the_users_to_change(file: str, whose: str) -> None:
+    stack = f'  File "{file}", line 17, in forward\n    self._inside_ddp_forward(x)\n'
+    for message in (SKIPPED, AVOIDED):
+        found = break_reason(payload(stack, message))
+        assert found.whose == whose
+        assert found.hint is not None and found.hint.endswith("nothing in the program to change")
+    # A setting is the user's wherever the break is.
+    found = break_reason(payload(stack, SWITCH))
+    assert found.hint == "Set `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def test_hints_that_would_change_what_a_program_does() -> None:
+    stack = '  File "/home/me/model.py", line 17, in forward\n    f(x)\n'
+    for message, expected in (
+        (SKIPPED, "if it is yours; else call it outside of the compiled function"),
+        (
+            "Tensor.tolist() with non-integer tensor\n  Explanation: No.\n"
+            "  Hint: Ensure the input tensor to `tolist()` is an integer type.\n",
+            "call tolist() outside of the compiled function",
+        ),
+        (
+            "logging.Logger method not supported for non-export cases\n  Explanation: No.\n"
+            "  Hint: Add the logging method to `torch._dynamo.config.ignore_logging_functions`.\n",
+            "log what the function returns, after the call",
+        ),
+        (
+            "Failed to trace builtin operator\n  Explanation: Dynamo does not know how to trace "
+            "builtin operator `print` with argument types ['str']\n"
+            "  Hint: Avoid calling builtin `print` with argument types ['str'].\n",
+            "torch._dynamo.config.reorderable_logging_functions.add(print)",
+        ),
+    ):
+        hint = break_reason(payload(stack, message)).hint
+        assert hint is not None and expected in hint
 
 
 def test_a_break_in_a_package_names_the_users_call() -> None:

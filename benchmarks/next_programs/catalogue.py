@@ -1,0 +1,195 @@
+"""Programs that one change makes faster, and one that none does: as they are, and changed.
+
+A program is a function of ``compile`` (`torch.compile` with a backend) and of whether it is
+``changed``. It returns a number that has to stay the same, the loop's own result.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+Compile = Callable[..., Any]
+Program = Callable[[Compile, bool], float]
+log = logging.getLogger("a program")
+
+
+@dataclass(frozen=True)
+class Known:
+    """The code of the step that says what to change; None: nothing does."""
+
+    program: Program
+    code: str | None
+    cold: bool = False  # the change is a warm cache
+
+
+def varying_lengths(compile: Compile, changed: bool) -> float:
+    weight = torch.full((64, 64), 0.01)
+    product = compile(lambda x: x.mm(weight).mm(weight), dynamic=changed)
+    torch._dynamo.config.recompile_limit = 100
+    return sum(float(product(torch.ones(8 + i % 12, 64)).sum()) for i in range(400))
+
+
+def item_in_a_loop(compile: Compile, changed: bool) -> float:
+    def normalize(x: Tensor) -> Tensor:
+        for _ in range(10):
+            largest = x.abs().max()
+            x = (x + 1) / (largest if changed else largest.item())
+        return x
+
+    run, x = compile(normalize), torch.linspace(0, 1, 64)
+    for _ in range(1500):
+        y = run(x)
+    return float(y.sum())
+
+
+def eager_optimizer(compile: Compile, changed: bool) -> float:
+    torch.manual_seed(0)
+    model = nn.Sequential(*[nn.Linear(8, 8) for _ in range(50)])
+    optimizer = torch.optim.AdamW(model.parameters(), fused=changed)
+    run, x = compile(model), torch.ones(2, 8)
+    for _ in range(400):
+        loss = run(x).sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return float(loss)
+
+
+class Slow(torch.utils.data.Dataset[Tensor]):
+    """Each item takes 2 ms, unless it is at hand."""
+
+    def __init__(self, at_hand: bool) -> None:
+        self.at_hand = at_hand
+
+    def __len__(self) -> int:
+        return 1500
+
+    def __getitem__(self, index: int) -> Tensor:
+        if not self.at_hand:
+            time.sleep(0.002)
+        return torch.full((64,), index / 1500)
+
+
+def data_loading(compile: Compile, changed: bool) -> float:
+    run = compile(nn.Linear(64, 64))
+    with torch.no_grad():
+        run(torch.ones(16, 64))
+        loader = torch.utils.data.DataLoader(Slow(changed), batch_size=16)
+        for x in loader:
+            run(x)
+    return float(len(loader))
+
+
+def matmul_bound(compile: Compile, changed: bool) -> float:
+    """Nothing helps: all time is in products of matrices of which each has been compiled."""
+    torch.manual_seed(0)
+    weight = torch.randn(1024, 1024) / 32
+    run, x = compile(lambda x: x.mm(weight).mm(weight).mm(weight)), torch.randn(1024, 1024)
+    for _ in range(60):
+        y = run(x)
+    return float(y.abs().mean())
+
+
+def cold_caches(compile: Compile, changed: bool) -> float:
+    model = nn.Sequential(nn.Linear(8, 8), nn.GELU(), nn.LayerNorm(8), nn.Softmax(1))
+    for layer in model:
+        if hasattr(layer, "weight"):
+            nn.init.ones_(layer.weight)
+    with torch.no_grad():
+        return float(compile(model)(torch.ones(4, 8)).sum())
+
+
+class Counting(nn.Module):
+    """Counts its calls, in an attribute or in a buffer."""
+
+    def __init__(self, in_buffer: bool) -> None:
+        super().__init__()
+        self.calls: Any = 0
+        if in_buffer:
+            del self.calls
+            self.register_buffer("calls", torch.tensor(0.0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls = self.calls + 1
+        return x.mm(x) * self.calls
+
+
+def recompiling_each_call(compile: Compile, changed: bool) -> float:
+    torch._dynamo.config.recompile_limit = 100
+    torch._dynamo.config.automatic_dynamic_shapes = False
+    run, x = compile(Counting(changed)), torch.eye(8)
+    return float(sum(run(x).sum() for _ in range(12)))
+
+
+def printing(compile: Compile, changed: bool) -> float:
+    def blocks(x: Tensor) -> Tensor:
+        for _ in range(10):
+            x = (x * 1.5).cos()
+            print("block")
+        return x
+
+    if changed:
+        torch._dynamo.config.reorderable_logging_functions.add(print)
+    run, x = compile(blocks), torch.ones(64)
+    for _ in range(1500):
+        y = run(x)
+    return float(y.sum())
+
+
+def logging_in_a_block(compile: Compile, changed: bool) -> float:
+    def blocks(x: Tensor) -> Tensor:
+        for _ in range(10):
+            x = (x * 1.5).cos()
+            if not changed:
+                log.debug("block")
+        return x
+
+    run, x = compile(blocks), torch.ones(64)
+    for _ in range(1500):
+        y = run(x)
+        if changed:
+            log.debug("blocks")
+    return float(y.sum())
+
+
+def eager_after_the_model(compile: Compile, changed: bool) -> float:
+    model, x = compile(lambda x: (x * 2).cos()), torch.ones(20_000)
+
+    def after(y: Tensor) -> Tensor:
+        for _ in range(20):
+            y = (y + 1).sqrt() * 0.9
+        return y.sum()
+
+    finish = compile(after) if changed else after
+    for _ in range(1500):
+        y = finish(model(x))
+    return float(y)
+
+
+def python_between(compile: Compile, changed: bool) -> float:
+    run, x = compile(lambda x: (x * 2).cos()), torch.ones(64)
+    for _ in range(200):
+        y = run(x)
+        if not changed:
+            sum(i * i for i in range(100_000))
+    return float(y.sum())
+
+
+PROGRAMS = {
+    "varying-lengths": Known(varying_lengths, "recompile"),
+    "item-in-a-loop": Known(item_in_a_loop, "break"),
+    "eager-optimizer": Known(eager_optimizer, "optimizer"),
+    "data-loading": Known(data_loading, "data"),
+    "nothing-helps": Known(matmul_bound, None),
+    "cold-caches": Known(cold_caches, "cold-caches", cold=True),
+    "recompiling": Known(recompiling_each_call, "recompile"),
+    "printing": Known(printing, "break"),
+    "logging": Known(logging_in_a_block, "break"),
+    "eager-ops": Known(eager_after_the_model, "eager"),
+    "python": Known(python_between, "python"),
+}

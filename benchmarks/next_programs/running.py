@@ -1,0 +1,37 @@
+"""One run of a program, in a process of its own: what `next_steps.py` calls there."""
+
+import functools
+import time
+from dataclasses import asdict
+from typing import Any
+
+
+def timed(name: str, changed: bool) -> dict[str, Any]:
+    """Under plain Inductor, by the program's own clocks, from its first `torch.compile` on."""
+    return _run(name, "inductor", changed)
+
+
+def told(name: str) -> dict[str, Any]:
+    """What the report of the program as it is says to do next."""
+    import instrumented_backend
+    from instrumented_backend.views.next_steps import next_steps
+
+    ran = _run(name, "instrumented", False)
+    steps = next_steps(instrumented_backend.report())
+    return {**ran, "steps": [asdict(step) for step in steps]}
+
+
+def _run(name: str, backend: str, changed: bool) -> dict[str, Any]:
+    import torch
+    import torch._inductor.compile_fx  # which takes seconds, whatever is changed
+
+    from next_programs.catalogue import PROGRAMS
+
+    compile = functools.partial(torch.compile, backend=backend)
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    result = PROGRAMS[name].program(compile, changed)
+    return {
+        "wall": time.perf_counter() - wall_s,
+        "cpu": time.process_time() - cpu_s,
+        "result": result,
+    }

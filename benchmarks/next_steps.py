@@ -1,0 +1,181 @@
+"""The bound that is told of a change, against what the change wins when it is made.
+
+    python benchmarks/next_steps.py                              # 20 minutes: 11 programs
+    python benchmarks/next_steps.py --only printing --runs 2     # a minute
+    python benchmarks/next_steps.py --json rows.json
+
+Each program is known to have one best change (`next_programs/catalogue.py`). It runs once with the
+backend, which says what to do next and what that wins at most. Then it runs as it is and changed,
+in turn, under plain Inductor and by its own clock: what it wins is the difference. Caches are warm,
+but where a warm cache is the change.
+
+On a machine that others use, too, `--clock cpu` compares CPU time: bounds are then taken by the
+part of its time in which the program had a CPU. It is for programs that compute all the time.
+
+Exit code 1 if a gain, less its spread (two standard errors), is over its bound; if the best change
+is first in fewer than ten of twelve programs; if fewer than 80 % of the bounds are within twice
+the gain; or if a change changes a program's result. Ctrl-C prints what was measured until then.
+"""
+
+import json
+import math
+import os
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from next_programs import running
+from next_programs.catalogue import PROGRAMS
+from proof import child
+from proof.figures import measured
+from tabulate import tabulate
+
+FIRST, WITHIN_TWICE = 10 / 12, 0.8  # of the programs
+TWICE = 2.0
+SAME = 1e-3  # of the result
+
+
+@dataclass
+class Row:
+    """One program. Gains are of a run, from the first `torch.compile` on."""
+
+    program: str
+    expected: str | None  # code of the step for the best change; None: there is none
+    first: str | None  # that is told first, trials apart
+    bound_s: float | None  # of the expected step
+    gain_s: float | None
+    spread_s: float
+    same: bool  # the changed program's result
+
+    @property
+    def is_first(self) -> bool:
+        return self.first == self.expected
+
+    @property
+    def ok(self) -> bool:
+        """Is the gain under the bound, and is nothing said where nothing helps?"""
+        if self.gain_s is None:
+            return self.is_first
+        return (
+            self.same and self.bound_s is not None and self.gain_s - self.spread_s <= self.bound_s
+        )
+
+    @property
+    def is_tight(self) -> bool | None:
+        """None where there is no gain that could be told from none."""
+        if self.gain_s is None or self.gain_s <= self.spread_s:
+            return None
+        return self.bound_s is not None and self.bound_s <= TWICE * (self.gain_s + self.spread_s)
+
+    @property
+    def cells(self) -> list[str]:
+        figures = [
+            "-" if value is None else f"{value:.2f}" for value in (self.bound_s, self.gain_s)
+        ]
+        return [
+            *(self.program, self.expected or "-", self.first or "-", *figures),
+            f"{self.spread_s:.2f}",
+            {None: "-", True: "yes", False: "no"}[self.is_tight],
+            "ok" if self.ok and self.is_first else "OFF",
+        ]
+
+
+HEADERS = ("program", "best change", "told first", "at most", "gained", "±", "within 2x", "")
+
+
+@click.command(epilog=f"Programs: {', '.join(PROGRAMS)}.")
+@click.option("--only", type=click.Choice(list(PROGRAMS)), multiple=True, metavar="PROGRAM")
+@click.option("--runs", default=4, show_default=True, type=click.IntRange(2), help="Of each.")
+@click.option("--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True)
+@click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
+def main(only: tuple[str, ...], runs: int, clock: str, json_path: Path | None) -> None:
+    """Compare bounds with gains; exit code 1 if one is off."""
+    import torch
+
+    with tempfile.TemporaryDirectory() as folder:
+        rows, interrupted = measured(_rows(only or tuple(PROGRAMS), runs, clock, folder))
+    if interrupted:
+        click.echo("interrupted: what was measured until then", err=True)
+    click.echo(tabulate([row.cells for row in rows], headers=HEADERS, disable_numparse=True))
+    click.echo(
+        f"torch {torch.__version__}, {os.cpu_count()} CPUs, {runs} runs of each, {clock} time"
+    )
+    if json_path is not None:
+        json_path.write_text(json.dumps([{**asdict(row), "ok": row.ok} for row in rows], indent=1))
+    sys.exit(130 if interrupted else exit_code(rows))
+
+
+def exit_code(rows: Sequence[Row]) -> int:
+    """The docstring of this module says when it is 1."""
+    tight = [row.is_tight for row in rows if row.is_tight is not None]
+    return int(
+        not rows
+        or not all(row.ok for row in rows)
+        or sum(row.is_first for row in rows) < FIRST * len(rows)
+        or sum(tight) < WITHIN_TWICE * len(tight)
+    )
+
+
+def _rows(names: Sequence[str], runs: int, clock: str, folder: str) -> Iterator[Row]:
+    for name in names:
+        known = PROGRAMS[name]
+        caches = iter(f"{folder}/{name}{number}" for number in range(runs + 2))
+        warm = next(caches)
+        if not known.cold:
+            _run(running.timed, name, False, cache=warm)
+            _run(running.timed, name, True, cache=warm)
+        said = _run(running.told, name, cache=warm)
+        pairs = []
+        for _ in range(runs if known.code else 0):
+            # A cold run is the first with its cache, a warm one the second.
+            cache = next(caches) if known.cold else warm
+            pairs.append(
+                [_run(running.timed, name, changed, cache=cache) for changed in (False, True)]
+            )
+        row = row_of(name, known.code, clock, said, pairs)
+        click.echo(", ".join(row.cells), err=True)
+        yield row
+
+
+def _run(function: Any, *arguments: Any, cache: str) -> Any:
+    return child.call_quietly(function, *arguments, TORCHINDUCTOR_CACHE_DIR=cache)
+
+
+def row_of(
+    name: str,
+    code: str | None,
+    clock: str,
+    said: dict[str, Any],
+    pairs: list[list[dict[str, Any]]],
+) -> Row:
+    """``said`` and the ``pairs`` are what `running.py` returns; ``clock`` is "wall" or "cpu"."""
+    steps = [step for step in said["steps"] if step["known"] != "trial"]
+    first = steps[0]["code"] if steps else None
+    running = said[clock] / said["wall"]
+    bounds = [running * step["bound_s"] for step in said["steps"] if step["code"] == code]
+    gains = [before[clock] - after[clock] for before, after in pairs]
+    return Row(
+        *(name, code, first),
+        bound_s=_together(bounds),
+        gain_s=statistics.median(gains) if gains else None,
+        spread_s=2 * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0,
+        same=all(
+            math.isclose(run["result"], said["result"], rel_tol=SAME)
+            for pair in pairs
+            for run in pair
+        ),
+    )
+
+
+def _together(bounds: Sequence[float]) -> float | None:
+    """A change may be one for several places: the sum of what each wins at most."""
+    return sum(bounds) if bounds else None
+
+
+if __name__ == "__main__":
+    main()

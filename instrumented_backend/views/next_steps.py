@@ -1,0 +1,392 @@
+"""What to do next: each change with what it can win at most, out of the report alone.
+
+A bound is what the cause takes in the report, and all that may go with it: where a report cannot
+tell one thing's time from another's, the bound has both. `seen_s` is what is booked on the cause
+itself. It decides what is worth saying, and the order.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import cached_property
+
+from instrumented_backend.records import (
+    BreakRecord,
+    GapRecord,
+    GuardRecord,
+    NextStep,
+    RecompileRecord,
+    Report,
+    notes,
+)
+from instrumented_backend.records.compiled import EAGER, PARTLY_EAGER
+from instrumented_backend.units import percent, seconds
+from instrumented_backend.views.names import Names
+from instrumented_backend.views.not_compiled import CURES
+from instrumented_backend.views.words import count
+
+WORTH_PCT = 1.0  # of the wall time
+OFTEN = 3  # what a program did less often is no part of its loop
+FAR_FROM_PEAK_PCT = 50.0
+MEMORY_BOUND = 8.0  # floating-point operations for each byte, at most
+LARGE_COMPILE_PCT = 20.0  # of the wall time
+TRIAL = "trial"
+# Guards that a program can keep from failing and still do what it does. Others have a graph for
+# each value, as is usual.
+_CURABLE = frozenset(
+    {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
+    | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
+)
+_OPTIMIZER = "Optimizer.step"
+_FUSED = "aten::_fused_"
+_CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+
+
+def next_steps(report: Report) -> list[NextStep]:
+    """The most that is seen first; what only a trial can tell last; nothing under 1 %."""
+    run = _Run(report)
+    if not run.wall_s:
+        return []
+    steps = [step for find in _FINDERS for step in find(run)]
+    least_s = WORTH_PCT / 100 * run.wall_s
+    for step in steps:
+        step.bound_s = min(step.bound_s, run.wall_s)
+        step.seen_s = min(step.seen_s, step.bound_s)
+        step.bound_pct = 100 * step.bound_s / run.wall_s
+        if step.seen_s < least_s:
+            step.known = TRIAL
+    worth = [step for step in steps if step.bound_s >= least_s]
+    return sorted(worth, key=lambda step: (step.known == TRIAL, -step.seen_s, -step.bound_s))
+
+
+def at_most(step: NextStep) -> str:
+    """``"at most 3.1 s (24 %)"``"""
+    return f"at most {seconds(step.bound_s)} ({percent(step.bound_pct)} of the run)"
+
+
+class _Run:
+    """The report, and which of its gaps a step has claimed."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        self.wall_s = report.ledger.wall_s or report.run.wall_s or 0.0
+        self.names = Names(report)
+        self._claimed: set[int] = set()
+
+    @cached_property
+    def eager_known(self) -> str:
+        return "exact" if self.report.ops.status == "exact" else "sampled"
+
+    def gaps(self, wanted: Callable[[GapRecord], bool]) -> list[GapRecord]:
+        """Those that no step has claimed yet."""
+        return [
+            gap
+            for gap in self.report.ops.gaps
+            if id(gap) not in self._claimed and not gap.in_data and wanted(gap)
+        ]
+
+    def claim(self, gaps: Iterable[GapRecord]) -> None:
+        self._claimed.update(map(id, gaps))
+
+    def row_s(self, name: str) -> float:
+        """Of the ledger; 0 where it is unknown: nothing is said of it then."""
+        return self.report.ledger.seconds(name) or 0.0
+
+    def graphs_s(self, numbers: Iterable[int]) -> float:
+        """In the regions of these graphs."""
+        wanted = set(numbers)
+        return sum((g.time_us or 0.0) / 1e6 for g in self.report.graphs if g.graph in wanted)
+
+
+def _step(
+    code: str,
+    text: str,
+    where: str | None,
+    known: str,
+    seen: dict[str, float],
+    besides: dict[str, float] | None = None,
+) -> NextStep:
+    """``besides``: what may go with the cause and may not."""
+    parts = {**seen}
+    for name, took in (besides or {}).items():
+        parts[name] = parts.get(name, 0.0) + took
+    parts = {name: took for name, took in parts.items() if took}
+    bound_s = sum(parts.values())
+    return NextStep(code, text, where, bound_s, None, known, sum(seen.values()), parts)
+
+
+def _where(file: str | None, line: int | None) -> str | None:
+    return None if file is None else f"{file}:{line}"
+
+
+def _sum_s(microseconds: Iterable[float]) -> float:
+    return sum(microseconds) / 1e6
+
+
+# --- What is not compiled ------------------------------------------------------------------------
+
+
+def _not_compiled(run: _Run) -> list[NextStep]:
+    """Calls that ran eagerly from the start, where it was no graph break: these have their own."""
+    known = {notes.GRAPH_BREAK, notes.RECOMPILE_LIMIT}
+    for record in run.report.compiled:
+        cure = CURES.get(record.reason_code or "")
+        if (
+            record.outcome in (EAGER, PARTLY_EAGER)
+            and cure is not None
+            and record.reason_code not in known
+        ):
+            text = f"{record.call} ran eagerly: {cure}"
+            seen = {"eager ops": run.row_s("eager_ops")}
+            besides = {"Python": run.row_s("python")}
+            where = _where(record.file, record.line)
+            return [_step("not-compiled", text, where, run.eager_known, seen, besides)]
+    return []
+
+
+def _breaks(run: _Run) -> list[NextStep]:
+    """Breaks in code of the user's, and whole functions that ran eagerly."""
+    return [
+        _of_break(run, record)
+        for record in run.report.breaks
+        if record.file is not None and record.whose is None and not record.is_recompile_limit
+    ]
+
+
+def _of_break(run: _Run, record: BreakRecord) -> NextStep:
+    before, after = set(record.graphs_before), set(record.graphs_after)
+    between = run.gaps(
+        lambda gap: (
+            (gap.graph in before and not gap.backward)
+            and (gap.to_graph in after and not gap.to_backward)
+        )
+    )
+    run.claim(between)
+    booked_s = (record.eager_time_us or 0.0) / 1e6
+    eager_s = max(booked_s, _sum_s(gap.eager_time_us for gap in between))
+    seen = {"eager ops": eager_s, "Python": _sum_s(gap.python_us for gap in between)}
+    besides = {"fusing": run.graphs_s(before | after), "compiling": _recompiled_s(run, after)}
+    if record.skipped:
+        besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
+        run.claim(run.gaps(lambda gap: _is_of_function(gap, record)))
+    elif not after:
+        ends = run.gaps(lambda gap: gap.graph in before and not gap.backward and not gap.event)
+        besides["Python"] = _sum_s(gap.python_us for gap in ends)
+    what = record.hint or f"take the cause out of the compiled function: {record.reason}"
+    function = f" in {record.function}" if record.function else ""
+    text = f"graph break{function}: {what.rstrip('.')}"
+    return _step("break", text, _where(record.file, record.line), run.eager_known, seen, besides)
+
+
+def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
+    """Did most of a gap's eager ops run in a function that the break left eager?"""
+    if not gap.lines:
+        return False
+    line = gap.lines[0]
+    name = (line.function or "").rpartition(".")[2]
+    return any((line.file, name) == (one.file, one.function) for one in record.skipped)
+
+
+def _recompiled_s(run: _Run, graphs: set[int]) -> float:
+    """What compiling these took: one graph instead of two may be compiled faster."""
+    return sum(
+        record.total_s or 0.0
+        for record in run.report.compile.compilations
+        if graphs.intersection(number for number in record.graphs if number is not None)
+    )
+
+
+def _optimizer(run: _Run) -> list[NextStep]:
+    inside = run.gaps(lambda gap: gap.inside and (gap.event or "").startswith(_OPTIMIZER))
+    steps = []
+    by_event: dict[str, list[GapRecord]] = {}
+    for gap in inside:
+        by_event.setdefault(gap.event or "", []).append(gap)
+    for event, gaps in by_event.items():
+        run.claim(gaps)
+        lines = [line for gap in gaps for line in gap.lines]
+        if sum(gap.count for gap in gaps) < OFTEN or any(
+            line.op.startswith(_FUSED) for line in lines[:1]
+        ):
+            continue
+        kind = event.partition("#")[2].partition(".")[0] or "the optimizer"
+        step = "torch.compile(optimizer.step), with lr=torch.tensor(...) where a scheduler sets it"
+        fused = f"{kind}(..., fused=True), or " if kind in _CAN_BE_FUSED else ""
+        text = f"{kind} runs op by op: {fused}{step}"
+        where = _where(lines[0].file, lines[0].line) if lines else None
+        seen = {
+            "eager ops": _sum_s(gap.eager_time_us for gap in gaps),
+            "Python": _sum_s(gap.python_us for gap in gaps),
+        }
+        steps.append(_step("optimizer", text, where, run.eager_known, seen))
+    return steps
+
+
+def _eager(run: _Run) -> list[NextStep]:
+    """Eager ops of the program's loop, by the line that most of a gap's are on."""
+    by_line: dict[str, list[GapRecord]] = {}
+    for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
+        where = _where(gap.lines[0].file, gap.lines[0].line)
+        if where is not None:
+            by_line.setdefault(where, []).append(gap)
+    steps = []
+    for where, gaps in by_line.items():
+        seen_s = _sum_s(gap.eager_time_us for gap in gaps)
+        if seen_s < WORTH_PCT / 100 * run.wall_s:
+            continue
+        run.claim(gaps)
+        losses = [gap for gap in gaps if gap.to_backward and not gap.backward]
+        ops = ", ".join(dict.fromkeys(line.op for gap in gaps for line in gap.lines[:1]))
+        besides = {"Python": _sum_s(gap.python_us for gap in gaps)}
+        if losses:
+            code, text = "loss", f"compute the loss in the compiled function ({ops})"
+            numbers = {n for gap in losses for n in (gap.graph, gap.to_graph) if n is not None}
+            besides["fusing"] = run.graphs_s(numbers)
+        else:
+            code, text = "eager", f"compile the function that this line is in ({ops})"
+        steps.append(_step(code, text, where, run.eager_known, {"eager ops": seen_s}, besides))
+    return steps
+
+
+# --- Compiling -----------------------------------------------------------------------------------
+
+
+def _recompiles(run: _Run) -> list[NextStep]:
+    steps = []
+    for record in run.report.recompiles:
+        curable = [guard for guard in record.guards if guard.cure and guard.kind in _CURABLE]
+        deciding = [guard for guard in curable if guard.decided_s]
+        if not deciding:
+            continue
+        kinds = {guard.kind for guard in deciding}
+        took_s = min(record.compile_s, sum(record.decided_s.get(kind, 0.0) for kind in kinds))
+        seen, besides = {"recompiling": took_s}, {}
+        if record.limit_hits:
+            seen["eager ops"] = _at_limit_s(run.report, record)
+            besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
+        else:
+            besides["Python"] = _looking_up_s(run, record)
+        worst = max(deciding, key=lambda guard: guard.decided_s)
+        text = _cure_of(run, record, worst)
+        where = _where(record.file, record.line)
+        steps.append(_step("recompile", text, where, "exact", seen, besides))
+    return steps
+
+
+def _cure_of(run: _Run, record: RecompileRecord, guard: GuardRecord) -> str:
+    function = run.names.function(record.compiled, record.function) or "a function"
+    return f"{function} recompiled for {guard.subject}: {guard.cure}"
+
+
+def _looking_up_s(run: _Run, record: RecompileRecord) -> float:
+    """Python before the calls of its graphs: each call looks through all that were compiled."""
+    graphs = {
+        graph.graph
+        for graph in run.report.graphs
+        if (graph.function, graph.file) == (record.function, record.file)
+    }
+    before = run.gaps(lambda gap: gap.to_graph in graphs and not gap.to_backward)
+    return _sum_s(gap.python_us for gap in before)
+
+
+def _at_limit_s(report: Report, record: RecompileRecord) -> float:
+    """What a function took that ran eagerly because it had been recompiled too often."""
+    return _sum_s(
+        one.eager_time_us or 0.0
+        for one in report.breaks
+        if one.is_recompile_limit and one.function == record.function
+    )
+
+
+def _cold_caches(run: _Run) -> list[NextStep]:
+    """All but Dynamo's part of what no cache had: Dynamo traces each time."""
+    missed = {graph.graph for graph in run.report.graphs if graph.cache == "miss"}
+    took_s = sum(
+        seconds_ or 0.0
+        for record in run.report.compile.compilations
+        if missed.intersection(record.graphs)
+        for phase, seconds_ in record.phases_s.items()
+        if phase != "dynamo_s"
+    )
+    if not took_s:
+        return []
+    text = (
+        f"keep TORCHINDUCTOR_CACHE_DIR between runs: the next one finds "
+        f"{count(len(missed), 'graph')} there"
+    )
+    return [_step("cold-caches", text, None, "exact", {"compiling": took_s})]
+
+
+# --- What no compiler helps ----------------------------------------------------------------------
+
+
+def _data(run: _Run) -> list[NextStep]:
+    text = "data loading, which no compiler helps: more num_workers, or less work for each item"
+    return [_step("data", text, None, "exact", {"data": run.row_s("data")})]
+
+
+def _python(run: _Run) -> list[NextStep]:
+    """The last finder: what no other step has claimed."""
+    gaps = run.gaps(lambda gap: True)
+    took_s = min(run.row_s("python"), _sum_s(gap.python_us for gap in gaps))
+    text = "Python, and what it waits for, which no compiler helps: a Python profiler says where"
+    return [_step("python", text, None, run.eager_known, {"Python": took_s})]
+
+
+# --- GPUs, kernels, and what only a trial can tell -----------------------------------------------
+
+
+def _launches(run: _Run) -> list[NextStep]:
+    """The device's idle time, where it was watched; of regions, which CUDA graphs replay."""
+    device, cudagraphs = run.report.ops.device, run.report.compile.cudagraphs
+    if device is None or device.status != "sampled" or not device.window_us:
+        return []
+    if cudagraphs.were_tried:
+        return []
+    idle = 1 - min(1.0, device.busy_us / device.window_us)
+    captured_s = run.row_s("captured")
+    loop_s = captured_s + run.row_s("eager_ops") + run.row_s("python")
+    bound_s = min(captured_s, idle * loop_s)
+    text = 'CUDA graphs: torch.compile(mode="reduce-overhead"); the device waits for launches'
+    return [_step("launch-bound", text, None, "sampled", {"launching": bound_s})]
+
+
+def _kernels(run: _Run) -> list[NextStep]:
+    """Far below the memory's peak, where their time is known; none that computes rather than
+    moves."""
+    steps = []
+    for kernel in run.report.kernels:
+        total_us, peak = kernel.device_time_total_us, kernel.peak_pct
+        if total_us is None or peak is None or peak >= FAR_FROM_PEAK_PCT:
+            continue
+        if kernel.flops and (
+            not kernel.total_bytes or kernel.flops > MEMORY_BOUND * kernel.total_bytes
+        ):
+            continue
+        bound_s = total_us / 1e6 * (1 - peak / 100)
+        text = (
+            f"{kernel.kernel_name} reaches {percent(peak)} of the memory's bandwidth: only a trial "
+            'tells what mode="max-autotune" makes of it'
+        )
+        steps.append(_step("kernel", text, None, TRIAL, {}, {"kernel": bound_s}))
+    return steps
+
+
+def _trials(run: _Run) -> list[NextStep]:
+    report, steps = run.report, []
+    called = {graph.graph for graph in report.graphs if graph.calls}
+    products = [k for k in report.kernels if k.language == "extern" and k.graph in called]
+    tuned = any("max_autotune" in graph.config for graph in report.graphs)
+    if products and not tuned:
+        took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
+        text = 'only a trial tells: torch.compile(mode="max-autotune-no-cudagraphs")'
+        steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
+    first_s = report.compile.first_s or 0.0
+    if first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
+        text = "only a trial tells: compile the block that a model repeats, not the whole model"
+        steps.append(_step("regional", text, None, TRIAL, {}, {"compiling": first_s}))
+    return steps
+
+
+_FINDERS: tuple[Callable[[_Run], list[NextStep]], ...] = (
+    *(_not_compiled, _optimizer, _breaks, _eager, _recompiles, _cold_caches, _data),
+    *(_launches, _kernels, _trials, _python),
+)

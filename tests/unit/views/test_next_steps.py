@@ -1,0 +1,363 @@
+"""Each next step and its bound, by hand arithmetic; and what is not said."""
+
+from dataclasses import replace
+
+import pytest
+from sample_report import sample
+
+from instrumented_backend.records import (
+    BreakRecord,
+    CompiledRecord,
+    CompileRecord,
+    DeviceRecord,
+    GapLineRecord,
+    GapRecord,
+    GraphRecord,
+    GuardRecord,
+    KernelRecord,
+    LedgerRow,
+    LedgerSection,
+    NextStep,
+    RecompileRecord,
+    Report,
+    SkippedRecord,
+    TrialRecord,
+    notes,
+)
+from instrumented_backend.views.next_steps import TRIAL, next_steps
+from instrumented_backend.views.tables import TABLES
+from instrumented_backend.views.text import render
+
+S = 1e6  # µs
+FILE = "/home/me/train.py"
+
+
+def report(wall_s: float = 100.0, **rows: float) -> Report:
+    """Nothing to say of it, but what the ledger's ``rows`` have."""
+    made = sample()
+    made.ledger = LedgerSection(
+        wall_s=wall_s,
+        rows=[LedgerRow(name, "main", took, None, 0.0, "exact") for name, took in rows.items()],
+    )
+    made.ops.status = "exact"
+    made.graphs = [
+        GraphRecord(graph=n, calls=100, forward_time_us=2 * S, backward_time_us=1 * S, cache="hit")
+        for n in range(2)
+    ]
+    made.compile = replace(made.compile, total_s=0.0, phases={}, compilations=[])
+    made.kernels, made.breaks, made.recompiles, made.compiled = [], [], [], []
+    made.ops.missing, made.ops.gaps = [], []
+    return made
+
+
+def gap(
+    time_s: float, eager_s: float, line: int | None = None, op: str = "aten::add", **of: object
+) -> GapRecord:
+    """From the forward of graph 0 to nothing known."""
+    lines = [] if line is None else [GapLineRecord(FILE, line, "step", op, eager_s * S)]
+    plain = GapRecord(
+        *(0, False, None, False, False, None, False, None, 100, time_s * S, eager_s * S, lines)
+    )
+    return replace(plain, **of)
+
+
+def broken(**of: object) -> BreakRecord:
+    plain = BreakRecord("break", "No.", FILE, 9, "step", 1, hint="Do it.", eager_time_us=0.0)
+    return replace(plain, **of)
+
+
+def only(made: Report) -> NextStep:
+    (step,) = next_steps(made)
+    return step
+
+
+def told(made: Report) -> str:
+    (line,) = [
+        part for part in " ".join(render(made, ("summary",), 80).split()).split("next: ")[1:]
+    ]
+    return line
+
+
+# --- Silence -------------------------------------------------------------------------------------
+
+
+def test_where_all_is_well_there_is_no_step() -> None:
+    made = report(captured=99.0, python=0.9, data=0.05)
+    made.ops.gaps = [gap(0.9, 0.0)]
+    assert next_steps(made) == []
+    assert told(made).startswith("INSTRUMENTED_TABLES=all")
+    assert render(made, ("next",), 80) == ""
+
+
+def test_nothing_is_said_where_the_ledger_is_unknown() -> None:
+    made = report(wall_s=0.0)
+    made.ledger = LedgerSection(note="no op meter")
+    made.run.wall_s = None
+    made.recompiles = [recompiled(5.0, shape=5.0)]
+    assert next_steps(made) == []
+
+
+def test_what_takes_less_than_a_hundredth_is_not_said() -> None:
+    made = report(data=0.99)
+    assert next_steps(made) == []
+    made.ledger.rows[0].seconds = 1.0
+    assert only(made).bound_pct == 1.0
+
+
+@pytest.mark.parametrize("whose", ["torch", "package"])
+def test_a_break_that_is_not_the_users_is_no_step(whose: str) -> None:
+    """Not "start with parts.py:13: ... nothing in the program to change"."""
+    made = report()
+    made.breaks = [broken(whose=whose, eager_time_us=50 * S)]
+    assert next_steps(made) == []
+    assert "next: start with" not in render(made, ("breaks",), 80)
+    made.breaks.append(broken(line=20, hint="Do that."))
+    assert "next: start with .../me/train.py:20: Do that." in render(made, ("breaks",), 80)
+
+
+@pytest.mark.parametrize(
+    "kind", ["training", "grad_mode", "dtype", "requires_grad", "none", "device", "rank", "type"]
+)
+def test_recompilations_that_are_usual_are_no_step(kind: str) -> None:
+    made = report()
+    made.recompiles = [recompiled(50.0, **{kind: 50.0})]
+    assert next_steps(made) == []
+
+
+# --- Breaks --------------------------------------------------------------------------------------
+
+
+def test_a_break_costs_the_gap_between_its_graphs_and_may_cost_fusing() -> None:
+    # 5 s between the graphs, 3 of them in eager ops. Two graphs of 3 s each; 4 s to compile the
+    # second one.
+    made = report(python=20.0)
+    made.breaks = [broken(graphs_before=[0], graphs_after=[1])]
+    made.ops.gaps = [gap(5.0, 3.0, line=9, to_graph=1)]
+    made.compile.compilations = [
+        CompileRecord("1/0", "forward", "step", FILE, 1, "compiled", [1], {}, 4.0)
+    ]
+    step = only(made)
+    assert (step.code, step.where, step.known) == ("break", f"{FILE}:9", "exact")
+    assert step.parts_s == {"eager ops": 3.0, "Python": 2.0, "fusing": 6.0, "compiling": 4.0}
+    assert (step.seen_s, step.bound_s, step.bound_pct) == (5.0, 15.0, 15.0)
+    assert told(made) == (
+        ".../me/train.py:9: graph break in step: Do it: at most 15.0 s (15.0 % of the run)"
+    )
+
+
+def test_what_a_break_may_cost_alone_is_for_a_trial() -> None:
+    """Two graphs that may be fused: nothing that was seen is the break's."""
+    made = report()
+    made.breaks = [broken(graphs_before=[0], graphs_after=[1])]
+    step = only(made)
+    assert (step.known, step.seen_s, step.bound_s) == (TRIAL, 0.0, 6.0)
+    assert told(made).startswith("INSTRUMENTED_TABLES=summary,breaks")
+    assert "only a trial tells" in render(made, ("next",), 80)
+
+
+def test_a_function_that_ran_eagerly_may_have_all_of_python() -> None:
+    made = report(python=30.0)
+    made.breaks = [broken(eager_time_us=10 * S, skipped=[SkippedRecord("step", FILE, 5)])]
+    made.ops.gaps = [gap(25.0, 10.0, line=7), gap(15.0, 0.0, backward=True)]
+    # Its eager ops are not told a second time; what was seen of Python elsewhere is more.
+    python, step = next_steps(made)
+    assert (python.code, python.seen_s) == ("python", 15.0)
+    assert step.parts_s == {"eager ops": 10.0, "Python": 30.0}  # 15 + 15
+    assert (step.code, step.seen_s) == ("break", 10.0)
+
+
+# --- The rest of the loop ------------------------------------------------------------------------
+
+
+def test_the_optimizer_takes_what_its_step_takes() -> None:
+    made = report(python=10.0)
+    made.ops.gaps = [
+        gap(20.0, 14.0, line=31, event="Optimizer.step#AdamW.step", inside=True, backward=True),
+        gap(3.0, 0.0, event="Optimizer.step#AdamW.step", backward=True),  # after it
+    ]
+    first, second = next_steps(made)
+    assert (first.code, first.bound_s, first.seen_s) == ("optimizer", 20.0, 20.0)
+    assert first.parts_s == {"eager ops": 14.0, "Python": 6.0}
+    assert first.where == f"{FILE}:31" and "AdamW(..., fused=True)" in first.text
+    assert (second.code, second.bound_s) == ("python", 3.0)
+
+
+def test_a_fused_optimizer_is_no_step() -> None:
+    made = report()
+    of = {"event": "Optimizer.step#AdamW.step", "inside": True}
+    made.ops.gaps = [gap(20.0, 20.0, 31, "aten::_fused_adamw_", **of)]
+    assert next_steps(made) == []
+
+
+def test_an_optimizer_that_cannot_be_fused_is_compiled() -> None:
+    made = report()
+    made.ops.gaps = [gap(20.0, 20.0, 31, event="Optimizer.step#RMSprop.step", inside=True)]
+    assert "fused" not in only(made).text and "torch.compile(optimizer.step)" in only(made).text
+
+
+def test_a_loss_between_forward_and_backward() -> None:
+    made = report()
+    made.ops.gaps = [gap(8.0, 6.0, line=30, op="aten::nll_loss", to_graph=0, to_backward=True)]
+    step = only(made)
+    # 6 s of ops, 2 s of Python, and the graph's 3 s, with which it may be fused.
+    assert (step.code, step.seen_s, step.bound_s) == ("loss", 6.0, 11.0)
+    assert "aten::nll_loss" in step.text and step.where == f"{FILE}:30"
+
+
+def test_eager_ops_by_line_and_none_of_what_runs_once() -> None:
+    made = report(python=50.0)
+    made.ops.gaps = [
+        gap(4.0, 3.0, line=12, backward=True),
+        gap(2.0, 2.0, line=12),
+        gap(30.0, 30.0, line=3, graph=None, count=1),  # before the loop
+    ]
+    step = only(made)
+    assert (step.code, step.where) == ("eager", f"{FILE}:12")
+    assert (step.seen_s, step.bound_s) == (5.0, 6.0)
+
+
+def test_data_and_python_are_no_compilers() -> None:
+    made = report(data=40.0, python=25.0)
+    made.ops.gaps = [gap(25.0, 0.0), gap(40.0, 0.0, in_data=True)]
+    data, python = next_steps(made)
+    assert (data.code, data.bound_s) == ("data", 40.0)
+    assert (python.code, python.bound_s) == ("python", 25.0)
+    assert told(made).endswith("INSTRUMENTED_TABLES=next has 1 more")
+
+
+def test_nothing_compiled_may_win_all_that_ran() -> None:
+    made = report(eager_ops=60.0, python=20.0)
+    made.graphs = []
+    made.compiled = [
+        CompiledRecord(
+            *(0, "torch.compile(model)", FILE, 3, "Model"),
+            outcome="ran eagerly",
+            reason="it does",
+            reason_code=notes.TORCHS_WRAPPER,
+        )
+    ]
+    step = only(made)
+    assert (step.code, step.seen_s, step.bound_s) == ("not-compiled", 60.0, 80.0)
+
+
+# --- Compiling -----------------------------------------------------------------------------------
+
+
+def recompiled(compile_s: float, **decided_s: float) -> RecompileRecord:
+    guards = [
+        GuardRecord(kind, f"the {kind}", cure=f"cure the {kind}", decided_s=took)
+        for kind, took in decided_s.items()
+    ]
+    return RecompileRecord(
+        *("0/1", "f", FILE, 3, None),
+        compile_s=compile_s,
+        guards=guards,
+        decided_s=decided_s,
+    )
+
+
+def test_recompiling_is_what_the_guards_that_can_be_cured_decided() -> None:
+    """Not "changing shapes took 3.76 s", of which 2.26 s were of shapes."""
+    made = report()
+    made.recompiles = [recompiled(3.76, shape=2.26, training=1.5)]
+    step = only(made)
+    assert (step.bound_s, step.known) == (2.26, "exact")
+    assert step.text == "f recompiled for the shape: cure the shape"
+    assert "changing shapes took 2.26 s" in render(made, ("recompiles",), 80)
+
+
+def test_what_several_kinds_decided_together_is_counted_once() -> None:
+    made = report()
+    made.recompiles = [recompiled(3.0, shape=3.0, int=3.0)]
+    assert only(made).bound_s == 3.0
+
+
+def test_after_the_limit_the_function_runs_eagerly() -> None:
+    made = report(python=9.0)
+    made.recompiles = [replace(recompiled(2.0, shape=2.0), limit_hits=5)]
+    made.breaks = [broken(function="f", code=notes.RECOMPILE_LIMIT, eager_time_us=6 * S)]
+    made.ops.gaps = [gap(13.0, 6.0)]
+    step = next_steps(made)[0]
+    assert (step.code, step.seen_s, step.bound_s) == ("recompile", 8.0, 15.0)
+
+
+def test_a_warm_start_saves_all_but_what_dynamo_does() -> None:
+    made = report()
+    made.graphs[1].cache = "miss"
+    made.compile.compilations = [
+        CompileRecord(*("0/0", "forward", "f", FILE, 1, "compiled", [0], {"codegen_s": 9.0}, 9.0)),
+        CompileRecord(
+            *("1/0", "forward", "f", FILE, 1, "compiled", [1]),
+            {"dynamo_s": 2.0, "codegen_s": 3.0, "kernel_compile_s": 4.0, "load_s": None},
+            9.0,
+        ),
+        CompileRecord("1/0", "backward", "f", FILE, 1, "compiled", [1], {"codegen_s": 1.5}, 1.5),
+    ]
+    step = only(made)
+    assert (step.code, step.bound_s) == ("cold-caches", 8.5)
+
+
+# --- GPUs, kernels, trials -----------------------------------------------------------------------
+
+
+def test_a_device_that_waits_for_launches() -> None:
+    made = report(captured=40.0, eager_ops=10.0, python=10.0)
+    made.ops.device = DeviceRecord(
+        "sampled", 2, 5.0, window_us=1000.0, busy_us=800.0, kernel_us=800.0, captured_us=700.0,
+        pct_captured=87.5, kernels=[], note=None,
+    )  # fmt: skip
+    # Idle for a fifth of 60 s; less than the 40 s in regions.
+    assert (only(made).code, only(made).bound_s) == ("launch-bound", pytest.approx(12.0))
+    made.compile.cudagraphs.recorded = 1
+    assert next_steps(made) == []
+    made.compile.cudagraphs.recorded = 0
+    made.ops.device.status = "unknown"
+    assert next_steps(made) == []
+
+
+def test_a_kernel_far_from_the_peak_is_for_a_trial() -> None:
+    made = report()
+    slow = KernelRecord("k", "triton", 0, device_time_total_us=10 * S, peak_pct=20.0)
+    made.kernels = [
+        slow,
+        replace(slow, kernel_name="near", peak_pct=60.0),
+        replace(slow, kernel_name="computes", flops=900, total_bytes=100),
+        replace(slow, kernel_name="unknown", device_time_total_us=None),
+    ]
+    step = only(made)
+    assert (step.code, step.known, step.bound_s) == ("kernel", TRIAL, 8.0)
+    assert step.text.startswith("k reaches 20.0 %")
+
+
+def test_trials_come_last_and_not_into_the_summary() -> None:
+    made = report(captured=90.0, data=2.0)
+    made.kernels = [KernelRecord("extern_kernels.mm", "extern", 0)]
+    assert [step.code for step in next_steps(made)] == ["data", "max-autotune"]
+    assert next_steps(made)[1].bound_s == 3.0
+    made.ledger.rows[1].seconds = 0.0
+    assert told(made).startswith("INSTRUMENTED_TABLES=")
+    made.graphs[0].config = {"max_autotune": "True"}
+    assert next_steps(made) == []
+
+
+# --- Side by side --------------------------------------------------------------------------------
+
+
+def test_bounds_and_gains_stand_side_by_side() -> None:
+    made = report(data=40.0)
+    made.trials = [TrialRecord("data", "num_workers=4", None, 40.0, 40.0, 31.5, 2.0, 31.5, 5)]
+    (row,) = TABLES["next"].rows(made)
+    assert (row["at_most_s"], row["gained_s"], row["gained_spread_s"]) == (40.0, 31.5, 2.0)
+    again = Report.from_json(made.to_json())
+    assert again.trials == made.trials and again.trials[0].within_bound
+
+
+@pytest.mark.parametrize(
+    ("bound_s", "gain_s", "spread_s", "within"),
+    [(2.0, 1.9, 0.1, True), (2.0, 2.1, 0.2, True), (2.0, 2.5, 0.2, False), (2.0, None, None, None)],
+)
+def test_a_gain_and_its_bound(
+    bound_s: float, gain_s: float | None, spread_s: float | None, within: bool | None
+) -> None:
+    trial = TrialRecord("data", "it", None, bound_s, None, gain_s, spread_s)
+    assert trial.within_bound is within
