@@ -10,6 +10,7 @@ from instrumented_backend.records.causes import (
     RecompileRecord,
     SkippedRecord,
 )
+from instrumented_backend.records.collectives import CollectiveGap
 from instrumented_backend.records.compilation import (
     Autotuning,
     CacheLookups,
@@ -36,7 +37,7 @@ from instrumented_backend.records.ops import (
     OpsRecord,
 )
 from instrumented_backend.records.report import Report, RunSection, SummarySection
-from instrumented_backend.records.store import find_reports, read_report
+from instrumented_backend.records.store import find_reports, read_rank, read_report, read_runs
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 __all__ = [
@@ -48,6 +49,7 @@ __all__ = [
     "CachesSection",
     "CapturedRecord",
     "CodeRecord",
+    "CollectiveGap",
     "CompileRecord",
     "CompileSection",
     "CompiledRecord",
@@ -75,5 +77,7 @@ __all__ = [
     "SkippedRecord",
     "SummarySection",
     "find_reports",
+    "read_rank",
     "read_report",
+    "read_runs",
 ]

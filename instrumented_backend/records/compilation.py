@@ -30,6 +30,11 @@ class CompileRecord:
     graphs: list[int | None]
     phases_s: Phases
     total_s: float | None
+    started_at: float | None = None  # seconds since 1970
+    call: int | None = None  # which call of its torch.compile it was made in, from 1 on
+    guard: str | None = None  # of a recompilation, the first that failed: "size of x: 4 → 5"
+    guard_file: str | None = None  # the user's line that made the guard
+    guard_line: int | None = None
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
+from instrumented_backend.records.collectives import CollectiveGap
 from instrumented_backend.records.compilation import (
     CachesSection,
     CompileSection,
@@ -37,6 +38,10 @@ class RunSection:
     worker: str | None = None  # what its parent calls it: "DataLoader worker 0", "SpawnProcess-1"
     status: str = ENDED  # "running", "ended" or "interrupted": killed by a signal that we saw
     seen_at: float | None = None  # the last moment observed, in seconds since 1970
+    job: str | None = None  # what the launcher's environment calls the run; one for all its ranks
+    world_size: int | None = None  # None outside distributed jobs
+    restart: int | None = None  # how often the launcher has started the ranks again
+    host: str | None = None
 
 
 @dataclass
@@ -75,6 +80,7 @@ class Report(Noted):
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
     compiling: list[Compiling] = field(default_factory=list)
+    collectives: list[CollectiveGap] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.
