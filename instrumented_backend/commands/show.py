@@ -3,7 +3,7 @@
 import click
 
 from instrumented_backend import settings
-from instrumented_backend.records import ReportError, RunSection, read_report, read_runs
+from instrumented_backend.records import ReportError, read_report, read_runs
 from instrumented_backend.records.remote import Place, place
 from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import render
@@ -66,7 +66,7 @@ def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
     except ReportError as error:
         raise click.UsageError(str(error)) from None
     for run in runs:
-        paths = [folder / _name(report.run) for report in run.reports]
+        paths = [folder / name for report in run.reports if (name := report.file_name)]
         alone = alone and len(runs) == 1
         if len(paths) > 1:
             click.echo(f"{render_ranks(run, None)}\n")
@@ -79,10 +79,6 @@ def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
         )
     if not runs:
         raise click.UsageError(f"{folder}: no report.rank<R>.pid<P>.json in this folder")
-
-
-def _name(run: RunSection) -> str:
-    return f"report.rank{run.rank}.pid{run.pid}.json"
 
 
 def _is_folder(path: Place) -> bool:

@@ -95,6 +95,7 @@ class RankReport:
     compile: RankCompiling
     collectives: list[CollectiveGap] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+    file_name: str | None = None  # where it was read
 
     @classmethod
     def of(cls, report: Report) -> "RankReport":

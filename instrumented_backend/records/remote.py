@@ -24,6 +24,10 @@ class RemotePath:
     def __str__(self) -> str:
         return self.url
 
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
     def __truediv__(self, name: str) -> "RemotePath":
         return RemotePath(f"{self.url.rstrip('/')}/{name}")
 

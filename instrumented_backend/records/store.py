@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import TypeVar
+from typing import overload
 
 from instrumented_backend.records import bounded
 from instrumented_backend.records.rank_reports import RankReport
@@ -12,7 +12,6 @@ from instrumented_backend.records.remote import Place, RemotePath
 from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
-AnyPlace = TypeVar("AnyPlace", Path, RemotePath)
 MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of it
 _NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 
@@ -45,7 +44,9 @@ def read_runs(folder: Place) -> tuple[list[Run], list[ReportError]]:
     reports, errors = [], []
     for path in find_reports(folder):
         try:
-            reports.append(read_rank(path))
+            report = read_rank(path)
+            report.file_name = path.name
+            reports.append(report)
         except ReportError as error:
             errors.append(error)
     return runs(reports), errors
@@ -62,7 +63,11 @@ def _content(path: Place) -> bytes:
         raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
 
 
-def find_reports(folder: AnyPlace) -> list[AnyPlace]:
+@overload
+def find_reports(folder: Path) -> list[Path]: ...
+@overload
+def find_reports(folder: RemotePath) -> list[RemotePath]: ...
+def find_reports(folder: Place) -> list[Path] | list[RemotePath]:
     """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
     try:
         names = folder.names() if isinstance(folder, RemotePath) else os.listdir(folder)
@@ -75,4 +80,6 @@ def find_reports(folder: AnyPlace) -> list[AnyPlace]:
         and (isinstance(folder, RemotePath) or os.path.isfile(folder / name))
     ]
     found.sort(key=lambda match: [int(number) for number in match.groups()])
+    if isinstance(folder, RemotePath):
+        return [folder / match.string for match in found]
     return [folder / match.string for match in found]

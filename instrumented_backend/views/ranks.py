@@ -74,16 +74,17 @@ def rank_rows(run: Run) -> list[TableRow]:
 
 
 def _row(run: Run, alike: Sequence[RankReport]) -> TableRow:
-    """Of several, the times are the longest."""
+    """Of several, the times are the longest. A process is named where a rank has several."""
     first = alike[0]
+    one_each = len(run.reports) == len(run.by_rank) and run.world_size is not None
     summary = first.summary
     walls = [report.run.wall_s for report in alike if report.run.wall_s is not None]
     several = len(alike) > 1
     return {
         "rank": rank_names([r.run.rank for r in alike]) if several else first.run.rank,
-        "pid": None if several else first.run.pid,
+        "pid": None if several or one_each else first.run.pid,
         "host": first.run.host if not several and len(run.hosts) > 1 else None,
-        "worker": None if several else first.run.worker,
+        "worker": None if several or one_each else first.run.worker,
         "status": None if first.run.status == ENDED else first.run.status,
         "graphs": summary.graphs,
         "calls": summary.graph_calls,
