@@ -19,7 +19,8 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
-from instrumented_backend.views.deliver import deliver
+from instrumented_backend.views.deliver import deliver, show
+from instrumented_backend.views.ranks import render_ranks
 
 
 class InstrumentedInductor(dynamo.InductorWrapper):
@@ -190,6 +191,12 @@ _session = Session(
     _settings.print_missing,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
     device_time=_settings.device_time,
+    # Where a folder or `run` collects the reports of all ranks, nothing goes through the store.
+    show_ranks=(
+        (lambda run: show(render_ranks(run, None)))
+        if _settings.dir is None and _settings.run is None and _settings.tables
+        else None
+    ),
 )
 dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:

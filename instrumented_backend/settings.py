@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from instrumented_backend.records.remote import MARK, Place, place
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
@@ -64,7 +65,7 @@ class Settings:
     """What the environment asks for; see `VARIABLES` for each field's meaning."""
 
     tables: tuple[str, ...]
-    dir: Path | None
+    dir: Place | None
     ops: str
     device_time: bool
     log: str
@@ -117,12 +118,15 @@ def read_metric_tables(text: str) -> tuple[str, ...]:
     return names
 
 
-def _folder(text: str) -> Path | None:
+def _folder(text: str) -> Place | None:
     if not text:
         return None
+    found = place(text if MARK in text else os.path.expanduser(text))
+    if not isinstance(found, Path):
+        return found
     try:
         # Made absolute now: the program may change its working folder before the files are written.
-        folder = Path(os.path.expanduser(text)).absolute()
+        folder = found.absolute()
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(f"cannot make this folder: {error.strerror}; {_WANT_FOLDER}") from None
@@ -145,7 +149,7 @@ VARIABLES = (
         "INSTRUMENTED_DIR",
         "dir",
         "",
-        "folder for report.rank<R>.pid<P>.json and a CSV file for each table",
+        "folder, or fsspec URL, for report.rank<R>.pid<P>.json and a CSV file for each table",
         _folder,
     ),
     Variable(

@@ -1,12 +1,11 @@
-"""``instrumented-backend show``: saved reports, printed again."""
-
-import os
-from pathlib import Path
+"""``instrumented-backend show``: saved reports, printed again, and those of a run together."""
 
 import click
 
 from instrumented_backend import settings
-from instrumented_backend.records import Report, ReportError, find_reports, read_report
+from instrumented_backend.records import ReportError, read_report, read_runs
+from instrumented_backend.records.remote import Place, place
+from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import render
 
 
@@ -17,8 +16,17 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
         raise click.BadParameter(str(error)) from None
 
 
+def _places(
+    ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
+) -> tuple[Place, ...]:
+    try:
+        return tuple(map(place, value))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command("show")
-@click.argument("reports", nargs=-1, required=True, type=Path, metavar="REPORT...")
+@click.argument("reports", nargs=-1, required=True, callback=_places, metavar="REPORT...")
 @click.option(
     "--tables",
     default="summary",
@@ -26,34 +34,55 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
     callback=_tables,
     help=f"A comma list of {', '.join(settings.TABLES)}; or all.",
 )
-def command(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
+def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
     """Print saved reports again, on any machine.
 
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
-    file, or the folder, for all in it.
+    file, or the folder, for all in it; either may be a URL, such as s3://bucket/run. Of a folder,
+    the ranks of each run are shown together, then the whole report of its first.
     """
-    files = [file for path in reports for file in _files(path)]
-    for report in [_read(file) for file in files]:
-        if len(files) > 1:
-            click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
-        click.echo(render(report, tables))
+    folders = [path for path in reports if _is_folder(path)]
+    alone = len(reports) == 1
+    for path in reports:
+        if path in folders:
+            _show_folder(path, tables, alone)
+        else:
+            _show(path, tables, heading=not alone)
 
 
-def _files(path: Path) -> list[Path]:
-    """A report, or those in a folder."""
-    if not os.path.isdir(path):
-        return [path]
+def _show(path: Place, tables: tuple[str, ...], heading: bool) -> None:
     try:
-        found = find_reports(path)
+        report = read_report(path)
     except ReportError as error:
         raise click.UsageError(str(error)) from None
-    if not found:
-        raise click.UsageError(f"{path}: no report.rank<R>.pid<P>.json in this folder")
-    return found
+    if heading:
+        click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
+    click.echo(render(report, tables))
 
 
-def _read(path: Path) -> Report:
+def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
     try:
-        return read_report(path)
+        runs, errors = read_runs(folder)
     except ReportError as error:
         raise click.UsageError(str(error)) from None
+    for run in runs:
+        paths = [folder / name for report in run.reports if (name := report.file_name)]
+        alone = alone and len(runs) == 1
+        if len(paths) > 1:
+            click.echo(f"{render_ranks(run, None)}\n")
+        _show(paths[0], tables, heading=not alone or len(paths) > 1)
+        if len(paths) > 1:
+            click.echo(f"\nnext: instrumented-backend show {paths[1]} prints another of them")
+    if errors:
+        raise click.UsageError(
+            str(errors[0]) + (f"; {len(errors) - 1} more like it" if len(errors) > 1 else "")
+        )
+    if not runs:
+        raise click.UsageError(f"{folder}: no report.rank<R>.pid<P>.json in this folder")
+
+
+def _is_folder(path: Place) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from None

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -71,10 +72,11 @@ class MetricTable:
         self.num_rows_added += 1
 
     def output_filename(self) -> str:
-        """Absolute with ``INSTRUMENTED_DIR``, else relative to the working folder."""
+        """Absolute with a folder in ``INSTRUMENTED_DIR``, else relative to the working folder."""
         name = f"metric_table_{self.table_name}.csv"
         folder = settings.of_process().dir
-        return name if folder is None else os.path.join(folder, name)
+        # Rows are added to a file as they come, which what has a URL does not allow.
+        return os.path.join(folder, name) if isinstance(folder, Path) else name
 
     def write_header(self) -> None:
         """Start the file afresh, with its header alone."""

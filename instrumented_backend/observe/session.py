@@ -20,12 +20,14 @@ from instrumented_backend.observe.graphs.calls import GraphCalls
 from instrumented_backend.observe.graphs.counters import CounterLedger
 from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.job import Job
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
+from instrumented_backend.records.ranks import Run
 from instrumented_backend.torch_compat import dynamo, fx, inductor
 
 if TYPE_CHECKING:
@@ -74,14 +76,17 @@ class Session:
         print_missing: bool = False,
         wants_kernels: bool = True,
         device_time: bool = False,
+        show_ranks: Callable[[Run], None] | None = None,
     ) -> None:
         """``deliver`` gets the report when the process ends, if there is anything in it.
 
         ``ops``, ``print_missing`` and ``device_time`` are the settings of those names;
         ``wants_kernels`` is False where ``deliver`` shows no more of the kernels than their number.
+        ``show_ranks`` gets all ranks' reports, on rank 0, where no folder has them.
         """
         self._deliver = deliver
         self._wants_kernels = wants_kernels
+        self._show_ranks = show_ranks
         self._lock = threading.Lock()
         self._graphs: list[ObservedGraph] = []
         self._devices: dict[str, None] = {}  # kinds, in the order of their first use
@@ -107,10 +112,12 @@ class Session:
         )
         self._metric_tables = MetricTables(self.failures)
         self._cudagraphs = CudaGraphs(self.failures)
+        self._job = Job(self.failures, gathers=show_ranks is not None)
         at_exit = _Exit(ExitHooks(self._stop, self._after_fork), self.failures, self._deliver_last)
         # With the names that notes give them. They stop in the opposite order.
         self._observers: list[tuple[str, Observer]] = [
             ("notes", self.failures),  # of the others' failures, too
+            ("the job", self._job),
             ("trace log", self.compile_log),
             ("torch.compile", self.compiled),
             ("CUDA graphs", self._cudagraphs),
@@ -171,6 +178,15 @@ class Session:
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             if report.graphs or report.breaks or is_worth_a_report(report.compiled):
                 self._deliver(report)
+            with self.failures.guard("the other ranks' reports"):
+                self._gather(report)
+
+    def _gather(self, report: Report) -> None:
+        if self._show_ranks is None:
+            return
+        run = self._job.gathered(report)
+        if run is not None:
+            self._show_ranks(run)
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -185,6 +201,8 @@ class Session:
             graph.record.compiled = self.compiled.graph_opened(dynamo.compilation_under_way())
         with self.failures.guard("captured ops"):
             graph.ops = self.ops.add_graph(gm)
+        with self.failures.guard("the job"):
+            self._job.look()
         with self.failures.guard("devices"):
             for value in inputs:
                 kind = fx.device_kind(value)
@@ -324,6 +342,9 @@ class Session:
             started=self._started,
             remarks=self.failures.notes,
         )
+        with self.failures.guard("the job"):
+            self._job.describe(report.run)
+            report.collectives = self._job.collectives()
         with self.failures.guard("what became of torch.compile"):
             report.compiled = compiled_records(
                 self.compiled.all(), report.graphs, report.ops.captured.ops

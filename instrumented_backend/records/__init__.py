@@ -10,6 +10,7 @@ from instrumented_backend.records.causes import (
     RecompileRecord,
     SkippedRecord,
 )
+from instrumented_backend.records.collectives import CollectiveGap
 from instrumented_backend.records.compilation import (
     Autotuning,
     CacheLookups,
@@ -17,6 +18,7 @@ from instrumented_backend.records.compilation import (
     CacheStates,
     CompileRecord,
     CompileSection,
+    Compiling,
     CountersSection,
     CudaGraphRecord,
     CudaGraphsSection,
@@ -37,7 +39,7 @@ from instrumented_backend.records.ops import (
     OpsRecord,
 )
 from instrumented_backend.records.report import Report, RunSection, SummarySection
-from instrumented_backend.records.store import find_reports, read_report
+from instrumented_backend.records.store import find_reports, read_rank, read_report, read_runs
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 __all__ = [
@@ -49,9 +51,11 @@ __all__ = [
     "CachesSection",
     "CapturedRecord",
     "CodeRecord",
+    "CollectiveGap",
     "CompileRecord",
     "CompileSection",
     "CompiledRecord",
+    "Compiling",
     "CountersSection",
     "CudaGraphRecord",
     "CudaGraphsSection",
@@ -79,5 +83,7 @@ __all__ = [
     "SummarySection",
     "TrialRecord",
     "find_reports",
+    "read_rank",
     "read_report",
+    "read_runs",
 ]

@@ -20,6 +20,11 @@ class NotReadable(ValueError):
 
 def read_text(path: Path, max_bytes: int) -> str:
     """The UTF-8 of a regular file; raises OSError, or `NotReadable`."""
+    return decoded(read_bytes(path, max_bytes))
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """All of a regular file; raises OSError, or `NotReadable`."""
     try:
         # A pipe would wait for a writer.
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -28,9 +33,17 @@ def read_text(path: Path, max_bytes: int) -> str:
     with open(file, "rb") as stream:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise NotReadable("not a file, but a pipe or a device")
-        content = stream.read(max_bytes + 1)
+        return checked(stream.read(max_bytes + 1), max_bytes)
+
+
+def checked(content: bytes, max_bytes: int) -> bytes:
+    """What was read of something; raises `NotReadable` where that is more than ``max_bytes``."""
     if len(content) > max_bytes:
         raise NotReadable(f"larger than {max_bytes >> 20} MB")
+    return content
+
+
+def decoded(content: bytes) -> str:
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError:

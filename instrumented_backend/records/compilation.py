@@ -30,6 +30,11 @@ class CompileRecord:
     graphs: list[int | None]
     phases_s: Phases
     total_s: float | None
+    started_at: float | None = None  # seconds since 1970
+    call: int | None = None  # which call of its torch.compile it was made in, from 1 on
+    guard: str | None = None  # of a recompilation, the first that failed: "size of x: 4 → 5"
+    guard_file: str | None = None  # the user's line that made the guard
+    guard_line: int | None = None
 
 
 @dataclass
@@ -66,6 +71,18 @@ class CudaGraphsSection:
     @property
     def had_mutated_inputs(self) -> bool:
         return any(self.reason_codes.get(why) == MUTATED_INPUTS for why in self.skipped)
+
+
+@dataclass
+class Compiling:
+    """A compilation that is under way; the outermost one of its thread."""
+
+    compile_id: str
+    function: str | None
+    file: str | None
+    line: int | None
+    since_at: float  # seconds since 1970
+    why: str | None = None  # of a recompilation: the guard that failed, in our words
 
 
 @dataclass

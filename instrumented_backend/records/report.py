@@ -3,9 +3,11 @@
 from dataclasses import dataclass, field
 
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
+from instrumented_backend.records.collectives import CollectiveGap
 from instrumented_backend.records.compilation import (
     CachesSection,
     CompileSection,
+    Compiling,
     CountersSection,
 )
 from instrumented_backend.records.compiled import CompiledRecord
@@ -15,6 +17,11 @@ from instrumented_backend.records.next_steps import NextStep, TrialRecord
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
+
+# What `RunSection.status` says. A process that is killed leaves "running" and an old `seen_at`.
+RUNNING = "running"
+ENDED = "ended"
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -30,6 +37,12 @@ class RunSection:
     started: str | None = None  # ISO 8601, UTC
     wall_s: float | None = None
     worker: str | None = None  # what its parent calls it: "DataLoader worker 0", "SpawnProcess-1"
+    status: str = ENDED  # "running", "ended" or "interrupted": killed by a signal that we saw
+    seen_at: float | None = None  # the last moment observed, in seconds since 1970
+    job: str | None = None  # what the launcher's environment calls the run; one for all its ranks
+    world_size: int | None = None  # None outside distributed jobs
+    restart: int | None = None  # how often the launcher has started the ranks again
+    host: str | None = None
 
 
 @dataclass
@@ -69,6 +82,8 @@ class Report(Noted):
     compiled: list[CompiledRecord] = field(default_factory=list)
     next_steps: list[NextStep] = field(default_factory=list)  # set when the report is delivered
     trials: list[TrialRecord] = field(default_factory=list)
+    compiling: list[Compiling] = field(default_factory=list)
+    collectives: list[CollectiveGap] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.

@@ -1,10 +1,14 @@
-"""Report files: read one, find those in a folder."""
+"""Report files: read one, find those in a folder, read those of a run together."""
 
 import os
 import re
 from pathlib import Path
+from typing import overload
 
 from instrumented_backend.records import bounded
+from instrumented_backend.records.rank_reports import RankReport
+from instrumented_backend.records.ranks import Run, runs
+from instrumented_backend.records.remote import Place, RemotePath
 from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
@@ -12,30 +16,70 @@ MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of
 _NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Place) -> Report:
     """The report in a file; raises `ReportError` with the path in its one line."""
+    content = _content(path)
     try:
-        text = bounded.read_text(path, MAX_BYTES)
-    except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+        return Report.from_json(bounded.decoded(content))
     except bounded.NotReadable as error:
         raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
-    try:
-        return Report.from_json(text)
     except ReportError as error:
         raise ReportError(f"{path}: {error}") from None
 
 
-def find_reports(folder: Path) -> list[Path]:
+def read_rank(path: Place) -> RankReport:
+    """Of the report in a file, what ranks are compared by; raises `ReportError` likewise."""
+    content = _content(path)
+    try:
+        return RankReport.from_json(content)
+    except ReportError as error:
+        raise ReportError(f"{path}: {error}") from None
+
+
+def read_runs(folder: Place) -> tuple[list[Run], list[ReportError]]:
+    """The runs whose reports are in a folder, the oldest first, and the files that are none.
+
+    Raises `ReportError` where the folder cannot be read.
+    """
+    reports, errors = [], []
+    for path in find_reports(folder):
+        try:
+            report = read_rank(path)
+            report.file_name = path.name
+            reports.append(report)
+        except ReportError as error:
+            errors.append(error)
+    return runs(reports), errors
+
+
+def _content(path: Place) -> bytes:
+    try:
+        if isinstance(path, RemotePath):
+            return bounded.checked(path.read_bytes(MAX_BYTES + 1), MAX_BYTES)
+        return bounded.read_bytes(path, MAX_BYTES)
+    except OSError as error:
+        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+    except bounded.NotReadable as error:
+        raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
+
+
+@overload
+def find_reports(folder: Path) -> list[Path]: ...
+@overload
+def find_reports(folder: RemotePath) -> list[RemotePath]: ...
+def find_reports(folder: Place) -> list[Path] | list[RemotePath]:
     """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
     try:
-        names = os.listdir(folder)
+        names = folder.names() if isinstance(folder, RemotePath) else os.listdir(folder)
     except OSError as error:
         raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
     found = [
         match
         for name in names
-        if (match := _NAME.fullmatch(name)) and os.path.isfile(folder / name)
+        if (match := _NAME.fullmatch(name))
+        and (isinstance(folder, RemotePath) or os.path.isfile(folder / name))
     ]
     found.sort(key=lambda match: [int(number) for number in match.groups()])
+    if isinstance(folder, RemotePath):
+        return [folder / match.string for match in found]
     return [folder / match.string for match in found]

@@ -9,17 +9,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from instrumented_backend.records.remote import Place, RemotePath
+
 _ATTEMPTS = 10
 _PART = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 
 
-def write_whole(path: Path, content: str | bytes, mode: int = 0o666) -> None:
+def write_whole(path: Place, content: str | bytes, mode: int = 0o666) -> None:
     """Write ``content``, text as UTF-8, whoever else writes the same file now. Raises OSError.
 
     A symbolic link of that name is replaced, and not followed.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     whole = content.encode() if isinstance(content, str) else content
+    if isinstance(path, RemotePath):
+        path.write_bytes(whole)
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
     with written_part(path, whole, mode) as part:
         os.replace(part, path)
 
@@ -66,8 +71,10 @@ def _lock(file: int) -> bool:
     return True
 
 
-def sweep(folder: Path) -> None:
+def sweep(folder: Place) -> None:
     """Remove what processes that were killed had begun to write there."""
+    if isinstance(folder, RemotePath):
+        return  # it has nothing begun
     with contextlib.suppress(OSError):  # of the folder
         for name in os.listdir(folder):
             if _PART.fullmatch(name):

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from instrumented_backend.records import Report, notes
+from instrumented_backend.records.remote import Place
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files, write_report
 from instrumented_backend.views.next_steps import next_steps
@@ -26,7 +27,7 @@ def deliver(report: Report, settings: Settings) -> None:
         show(render(report, settings.tables))
 
 
-def _write(report: Report, folder: Path) -> list[str]:
+def _write(report: Report, folder: Place) -> list[str]:
     """What was lost, a line for each reason."""
     try:
         lost = write_files(report, folder)

@@ -1,20 +1,19 @@
 """The report as files: one JSON, and a CSV file for each table."""
 
-from pathlib import Path
-
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
+from instrumented_backend.records.remote import Place
 from instrumented_backend.records.whole_file import sweep, write_whole
 from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
 
 
-def write_report(report: Report, folder: Path) -> None:
+def write_report(report: Report, folder: Place) -> None:
     """``report.rank<R>.pid<P>.json``, whole or not at all; raises OSError."""
     write_whole(folder / f"report.{_suffix(report)}.json", report.to_json() + "\n")
 
 
-def write_files(report: Report, folder: Path) -> dict[str, OSError]:
+def write_files(report: Report, folder: Place) -> dict[str, OSError]:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``, each whole or not at all.
 
     Returns which could not be written, and why; raises OSError where there can be no folder.

@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 
 from instrumented_backend.records import Report
-from instrumented_backend.views.output import TableRow, terminal_width
-from instrumented_backend.views.tables import Table
-from instrumented_backend.views.text import MAX_ROWS, PREFIX, render, render_rows
+from instrumented_backend.records.rank_reports import RankReport
+from instrumented_backend.records.ranks import Run
+from instrumented_backend.views.output import terminal_width
+from instrumented_backend.views.ranks import render_ranks
+from instrumented_backend.views.text import PREFIX, render
 from instrumented_backend.views.words import wrap
 
 
@@ -19,44 +21,20 @@ def render_processes(
     if len(reports) == 1:
         return render(reports[0], tables)
     width = terminal_width()
-    table = Table(
-        "processes",
-        f"{PREFIX}{_processes(len(reports))} of {command}",
-        _rows,
-        least=("backward_calls", "wall_s"),
-    )
-    rows = [row for report in reports for row in table.rows(report)]
     lead = min(reports, key=lambda report: (report.run.rank, -report.summary.graph_calls))
     more = (
-        "next: instrumented-backend show, with the folder in INSTRUMENTED_DIR, prints the others"
+        "next: instrumented-backend show, with the folder in INSTRUMENTED_DIR, prints this again"
         if kept
         else "next: INSTRUMENTED_DIR=FOLDER keeps the reports of all of them"
     )
+    run = Run(lead.run.job, [RankReport.of(report) for report in reports])
     return "\n\n".join(
         [
-            render_rows(table, rows, width, MAX_ROWS),
+            render_ranks(run, command, width),
             f"== rank {lead.run.rank}, pid {lead.run.pid}\n{render(lead, tables, width)}",
             "\n".join(wrap(more, width)),
         ]
     )
-
-
-def _rows(report: Report) -> list[TableRow]:
-    summary = report.summary
-    return [
-        {
-            "rank": report.run.rank,
-            "pid": report.run.pid,
-            "worker": report.run.worker,
-            "graphs": summary.graphs,
-            "calls": summary.graph_calls,
-            "backward_calls": summary.backward_calls,
-            "breaks": summary.graph_breaks,
-            "recompiles": summary.recompiles,
-            "compile_s": report.compile.total_s,
-            "wall_s": report.run.wall_s,
-        }
-    ]
 
 
 def nothing_observed(torches: int, disabled: bool) -> str:

@@ -90,7 +90,7 @@ def test_ddp_under_torchrun(run_program: RunProgram) -> None:
     done = in_ranks(run_program, DDP, (*RUN, *TORCHRUN))
     assert calls_of(done) == {rank: (steps, steps) for rank, steps in counted(done).items()}
     assert set(calls_of(done)) == {0, 1}
-    assert done.stderr.count("instrumented: 2 processes of ") == 1
+    assert done.stderr.count("instrumented: 2 ranks of ") == 1
     assert done.stderr.count("instrumented: 1 graph") == 1
 
 

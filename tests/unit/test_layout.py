@@ -18,7 +18,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "units": (),
     # what little needs little,
     "records": ("units",),
-    "settings": ("torch_compat",),
+    "settings": ("records", "torch_compat"),
     "logs": ("records",),
     # what reads generated code, runs it, and watches a program,
     "kernels": ("records",),

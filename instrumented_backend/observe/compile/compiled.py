@@ -219,6 +219,11 @@ class CompiledLog(Observer):
         one = self.of_backend(under_way.backend)
         return None if one is None else one.number
 
+    def call(self, under_way: dynamo.CompilationUnderWay) -> int | None:
+        """Which call of the ``torch.compile`` the program has come to."""
+        one = self.of_backend(under_way.backend)
+        return None if one is None or not one.calls else one.calls
+
     def is_first(self, under_way: dynamo.CompilationUnderWay) -> bool:
         """Is it the first of a module, in code that Dynamo has compiled for another one?
 

@@ -12,7 +12,11 @@ from instrumented_backend.observe.compile.caches import CacheLog
 from instrumented_backend.observe.compile.compiled import CompiledLog, Function
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
-from instrumented_backend.observe.compile.recompiles import Recompilation, RecompileLog
+from instrumented_backend.observe.compile.recompiles import (
+    Recompilation,
+    RecompileLog,
+    guard_place,
+)
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
@@ -191,9 +195,15 @@ class CompileLog(logging.Handler, Observer):
             self.breaks.gave_up(compile_id, message, *place, at, raises)
         else:
             self.breaks.ended(compile_id)
+        guards: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
         recompiled = self._recompilation(metrics, compile_id, place, under_way, first)
         record = self._new_record(metrics, compile_id, "forward", outcome, graphs)
         record.function, record.file, record.line = place
+        record.call = self._compiled_functions.call(under_way)
+        if recompiled is not None:
+            guard = (guards or [failed_guard(metrics["recompile_reason"], None)])[0]
+            record.guard = guard.words
+            record.guard_file, record.guard_line = guard_place(guard, place[1])
         if graphs and len(self._compiled) < MAX_COMPILATIONS:
             self._compiled[compile_id] = place, record.graphs
 
@@ -271,7 +281,7 @@ class CompileLog(logging.Handler, Observer):
         outcome: str,
         graphs: list[ObservedGraph],
     ) -> CompileRecord:
-        total_us = metrics.get("duration_us")
+        total_us, started_us = metrics.get("duration_us"), metrics.get("start_time_us")
         record = CompileRecord(
             compile_id=compile_id,
             direction=direction,
@@ -282,6 +292,7 @@ class CompileLog(logging.Handler, Observer):
             graphs=[graph.record.graph for graph in graphs],
             phases_s={},
             total_s=None if total_us is None else total_us / 1e6,
+            started_at=None if started_us is None else started_us / 1e6,
         )
         self._keep(record)
         return record

@@ -94,7 +94,7 @@ class RecompileLog:
                 return None, True
             known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
             if guard.frame is not None:
-                known.file, known.line = _whole(guard.frame.file, record.file), guard.frame.line
+                known.file, known.line = guard_place(guard, record.file)
                 known.source = guard.frame.source
             record.guards.append(known)
         is_new = guard.new is None or guard.new not in known.values
@@ -114,6 +114,13 @@ class RecompileLog:
         for record in records:
             record.guards.sort(key=lambda guard: -guard.count)
         return sorted(records, key=lambda record: (-record.limit_hits, -record.compile_s))
+
+
+def guard_place(guard: FailedGuard, functions_file: str | None) -> tuple[str | None, int | None]:
+    """The user's line that made it; ``functions_file`` has the function that it guards."""
+    if guard.frame is None:
+        return None, None
+    return _whole(guard.frame.file, functions_file), guard.frame.line
 
 
 def _whole(file: str, functions_file: str | None) -> str:

@@ -52,6 +52,13 @@ class FailedGuard:
     cure: str | None
     text: str  # torch's own
 
+    @property
+    def words(self) -> str:
+        """``size of x in dimension 0: 4 → 5``"""
+        if self.old is None and self.new is None:
+            return self.subject
+        return f"{self.subject}: {self.old or 'something else'} → {self.new or 'something else'}"
+
 
 def failed_guard(reason: str, scope: Scope | None, is_resumed: bool = False) -> FailedGuard:
     """Read one reason; new values that it leaves out are looked up in the call's ``scope``.
