@@ -69,6 +69,18 @@ class CudaGraphsSection:
 
 
 @dataclass
+class Compiling:
+    """A compilation that is under way; the outermost one of its thread."""
+
+    compile_id: str
+    function: str | None
+    file: str | None
+    line: int | None
+    since_at: float  # seconds since 1970
+    why: str | None = None  # of a recompilation: the guard that failed, in our words
+
+
+@dataclass
 class CompileSection:
     """All compilations. The parts are None in reports of releases that did not have them."""
 

@@ -6,6 +6,7 @@ from instrumented_backend.records.causes import BreakRecord, RecompileRecord
 from instrumented_backend.records.compilation import (
     CachesSection,
     CompileSection,
+    Compiling,
     CountersSection,
 )
 from instrumented_backend.records.compiled import CompiledRecord
@@ -14,6 +15,11 @@ from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
+
+# What `RunSection.status` says. A process that is killed leaves "running" and an old `seen_at`.
+RUNNING = "running"
+ENDED = "ended"
+INTERRUPTED = "interrupted"
 
 
 @dataclass
@@ -29,6 +35,8 @@ class RunSection:
     started: str | None = None  # ISO 8601, UTC
     wall_s: float | None = None
     worker: str | None = None  # what its parent calls it: "DataLoader worker 0", "SpawnProcess-1"
+    status: str = ENDED  # "running", "ended" or "interrupted": killed by a signal that we saw
+    seen_at: float | None = None  # the last moment observed, in seconds since 1970
 
 
 @dataclass
@@ -66,6 +74,7 @@ class Report(Noted):
     note_codes: list[str] = field(default_factory=list)
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
+    compiling: list[Compiling] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 
     # msgspec is imported when a report is written or read, and not with the backend.
