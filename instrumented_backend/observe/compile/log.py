@@ -10,9 +10,11 @@ from typing import Any
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
 from instrumented_backend.observe.compile.compiled import CompiledLog
+from instrumented_backend.observe.compile.live import LiveLog, Place
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.compile.recompiles import RecompileLog
+from instrumented_backend.observe.compile.stall import Stall
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
@@ -39,9 +41,6 @@ _LIMIT = "Dynamo recompile limit exceeded"
 _LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 
 
-Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
-
-
 class CompileLog(logging.Handler, Observer):
     """A handler on the trace log that keeps records."""
 
@@ -50,9 +49,13 @@ class CompileLog(logging.Handler, Observer):
         failures: Failures,
         backward_finished: Callable[[ObservedGraph], None],
         compiled: CompiledLog,
+        changed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``backward_finished`` is called when the last work on a lazy backward is done."""
+        """``backward_finished`` is called when the last work on a lazy backward is done.
+
+        ``changed`` is called when a compilation has begun, and when it has ended.
+        """
         super().__init__(logging.DEBUG)
         self._failures = failures
         self._backward_finished = backward_finished
@@ -63,6 +66,8 @@ class CompileLog(logging.Handler, Observer):
         self.caches = CacheLog()
         self.breaks = BreakLog()
         self.recompiles = RecompileLog()
+        self.live = LiveLog(changed, self._place, clock)
+        self._stall = Stall()
         self._listening = False
         self.reset()
 
@@ -81,8 +86,12 @@ class CompileLog(logging.Handler, Observer):
         self.caches.clear()
         self.breaks.clear()
         self.recompiles.clear()
+        self._stall.clear()
         self.dropped = 0
         self._compiling.clear()
+
+    def after_fork(self) -> None:
+        self.live.clear()
 
     def graph_opened(self, graph: ObservedGraph) -> None:
         """The backend was called for ``graph``; its compilation's figures will follow."""
@@ -123,8 +132,10 @@ class CompileLog(logging.Handler, Observer):
                 # Or the look-up is for a graph of plain Inductor.
                 if graph is not None and found.get("compile_id") == graph.record.compile_id:
                     self.caches.looked_up(event["name"], found, graph.record)
+                    self.live.looked_up(event["name"], graph.record.compile_id)
             else:
                 self._clock.mark(event)
+                self.live.mark(event)
 
     # --- Events ---------------------------------------------------------------------------------
 
@@ -135,9 +146,13 @@ class CompileLog(logging.Handler, Observer):
         compile_id = None if current is None else str(current)
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
-                self.breaks.met(compile_id, break_reason(payload))
+                found = break_reason(payload)
+                if self.breaks.met(compile_id, found):
+                    self.live.broke(found)
         elif name == "recompile_reasons":
-            self._thread.failed_guards = _failed_guards(payload)
+            self._thread.failed_guards = guards = _failed_guards(payload)
+            if not self._compiled_functions.is_first(dynamo.compilation_under_way()):
+                self.live.recompiled(guards)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None and compile_id in (None, graph.record.compile_id):
@@ -166,6 +181,7 @@ class CompileLog(logging.Handler, Observer):
             outcome = "skipped"
         else:
             outcome = "failed"
+        self.live.outcome(outcome)
         graphs = _kept(graphs, outcome)
         place: Place = under_way.wrapped or (function, file, line)
         for graph in graphs:
@@ -264,6 +280,17 @@ class CompileLog(logging.Handler, Observer):
 
         self._finish(record, finished)
 
+    def _place(self, compile_id: str | None, backward: bool) -> Place | None:
+        """The function of a compilation that begins on this thread; None: for somebody else."""
+        if backward:  # later than its forward
+            known = self._compiled.get(str(compile_id))
+            return None if known is None else known[0]
+        under_way = dynamo.compilation_under_way()
+        code = under_way.code
+        if under_way.others or code is None:
+            return None
+        return under_way.wrapped or (code.co_name, code.co_filename, code.co_firstlineno)
+
     # --- Times ----------------------------------------------------------------------------------
 
     def _new_record(
@@ -306,6 +333,10 @@ class CompileLog(logging.Handler, Observer):
             record.total_s = span.total_s
             totals.add(record, first)
             finished()
+            self.live.finished(record)
+            if not is_first(record, first):
+                known = self._recompiled.get(record.compile_id)
+                self._stall.recompiled(record.total_s or 0.0, known)
 
         span = self._clock.span()
         if span is None or span.finished is not None:
@@ -382,8 +413,7 @@ class Totals:
         for phase, seconds in record.phases_s.items():
             self.phases_s[phase] += seconds or 0.0
         self.parts_s[f"{record.direction}_s"] += total_s
-        first = first or record.compile_id.rpartition("/")[2] == "0"
-        self.parts_s["first_s" if first else "later_s"] += total_s
+        self.parts_s["first_s" if is_first(record, first) else "later_s"] += total_s
 
     def add_run_time(self, seconds: dict[str, float | None]) -> None:
         for phase, more in seconds.items():
@@ -395,3 +425,8 @@ class Totals:
 def seconds_by_phase(span: Span) -> dict[str, float | None]:
     """Every phase, those that did not run with 0; together they are the span's total."""
     return {f"{phase}_s": span.seconds.get(phase, 0.0) for phase in PHASES}
+
+
+def is_first(record: CompileRecord, first: bool) -> bool:
+    """Was nothing compiled for its function before? That of a module may have a later one's id."""
+    return first or record.compile_id.rpartition("/")[2] == "0"
