@@ -9,7 +9,7 @@ from typing import Any
 
 from instrumented_backend.observe.messages.guards import FailedGuard
 from instrumented_backend.observe.messages.reasons import BreakReason, resumed
-from instrumented_backend.records import Compiling, CompileRecord
+from instrumented_backend.records import CompileRecord, Compiling
 from instrumented_backend.records.compilation import longest_first
 
 log = logging.getLogger("instrumented_backend")

@@ -4,7 +4,8 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from instrumented_backend.observe.compile.breaks import BreakLog
@@ -107,6 +108,15 @@ class CompileLog(logging.Handler, Observer):
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
         self._thread.graph = graph
 
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What is read here belongs together; a thread that compiles waits meanwhile."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
+
     @property
     def steps(self) -> Mapping[str, int]:
         """How often torch did each step that is counted."""
@@ -125,7 +135,7 @@ class CompileLog(logging.Handler, Observer):
 
     def timed(self, event: dict[str, Any]) -> None:
         """One of torch's marks of time."""
-        with self._failures.guard("compile times"):
+        with self._failures.guard("compile times"), self.reading():
             if event["ph"] == "i":
                 graph: ObservedGraph | None = getattr(self._thread, "graph", None)
                 found = event.get("args") or {}
