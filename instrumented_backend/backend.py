@@ -16,10 +16,11 @@ import torch
 from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
 from instrumented_backend.observe.graphs.graph import ObservedGraph
-from instrumented_backend.observe.session import Session
+from instrumented_backend.observe.session import Asked, Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
-from instrumented_backend.views.deliver import deliver, show
+from instrumented_backend.views.deliver import deliver, show, tell
+from instrumented_backend.views.files import CurrentFiles
 from instrumented_backend.views.ranks import render_ranks
 
 
@@ -180,13 +181,19 @@ def _as_instrumented(backend: Any) -> Any:
     return backend
 
 
+def _deliver(report: Report) -> None:
+    deliver(report, _settings)
+    _files.delivered(report)
+
+
 # Last: this imports Dynamo, after which `adoption` may call `adopted`.
 _settings = settings.of_process()
 configure_logging(_settings.log)
 for _name, _right in settings.misspelt().items():
     logging.getLogger(LOGGER).warning("%s is not ours; did you mean %s?", _name, _right)
+_files = CurrentFiles(_settings.dir, _settings.run)
 _session = Session(
-    lambda report: deliver(report, _settings),
+    _deliver,
     _settings.ops,
     _settings.print_missing,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
@@ -197,6 +204,8 @@ _session = Session(
         if _settings.dir is None and _settings.run is None and _settings.tables
         else None
     ),
+    saver=_files if _files else None,
+    asked=None if _settings.signal is None else Asked(_settings.signal, tell),
 )
 dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:

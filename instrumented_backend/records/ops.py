@@ -93,6 +93,7 @@ class OpsRecord:
     unaccounted_s: float | None = None  # of the run: what the calls seen don't explain
     note_code: str | None = None
     gaps: list[GapRecord] = field(default_factory=list)  # that took the most time
+    listed_at: float | None = None  # of when `eager` and `missing` are; None: as all the rest
 
     @property
     def largest_spread(self) -> float | None:

@@ -51,6 +51,11 @@ class RemotePath:
                 content: bytes = file.read(limit)
             return content
 
+    def unlink(self) -> None:
+        with _as_os_errors(self.url):
+            system, path = _found(self.url)
+            system.rm_file(path)
+
     def names(self) -> list[str]:
         """Of what is in the folder."""
         with _as_os_errors(self.url):

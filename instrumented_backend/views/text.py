@@ -32,6 +32,7 @@ from instrumented_backend.views.next_steps import TRIAL, at_most
 from instrumented_backend.views.next_steps import next_steps as next_change
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Cell, TableRow, terminal_width
+from instrumented_backend.views.running import running_lines
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.words import count, phase, short_path, wrap
 
@@ -67,6 +68,7 @@ def _summary(report: Report, width: int) -> str:
         f"torch {report.run.torch.partition('+')[0]}, {report.run.device}",
         width,
     )
+    lines += [line for said in running_lines(report) for line in wrap(said, width)]
     lines += wrap(_ledger_line(report), width)
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_CALLS = 20_000
-LONGEST_S = 5.0  # what a report may wait for it
+LONGEST_S = 5.0  # of the thread's own time, which a report waits for
 
 
 class OpCounter:
@@ -39,6 +39,7 @@ class OpCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # held by the one thread that runs calls
         self._waiting: dict[bytes, Call] = {}
         self._known: dict[bytes, int | str] = {}  # ops, or the name of what could not be run
         self._graphs: list[GraphOps] = []  # whose forward is not known yet
@@ -59,25 +60,38 @@ class OpCounter:
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
         self._graphs.clear()
 
-    def count_all(self, count: Callable[[Callable[[], Any]], int]) -> None:
+    def count_all(
+        self,
+        count: Callable[[Callable[[], Any]], int],
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
 
         A call that cannot be run, or for which no time is left, counts as one op, and is noted in
-        the graph's ``estimated``.
+        the graph's ``estimated``. ``pause`` is called between two of them. Graphs that come
+        meanwhile are for the next time.
         """
-        until = time.monotonic() + LONGEST_S
-        with self._lock:
+        until = time.thread_time() + LONGEST_S
+        with self._counting:
+            with self._lock:
+                waiting, graphs = dict(self._waiting), list(self._graphs)
+            found = {}
             with _no_warnings():
-                for digest, call in self._waiting.items():
-                    if time.monotonic() > until:
+                for digest, call in waiting.items():
+                    pause()
+                    if time.thread_time() > until:
                         break
-                    self._known[digest] = _count_call(call, count)
-            self._waiting.clear()
-            for ops in self._graphs:
-                self._finish(ops)
-            self._graphs.clear()
+                    found[digest] = _count_call(call, count)
+            with self._lock:
+                self._known.update(found)
+                for digest in waiting:
+                    self._waiting.pop(digest, None)
+                for ops in graphs:
+                    self._finish(ops)
+                del self._graphs[: len(graphs)]
 
     def _finish(self, ops: GraphOps) -> None:
         ops.forward = ops.certain
