@@ -323,6 +323,7 @@ class Session:
             devices=devices,
             started=self._started,
             remarks=self.failures.notes,
+            guard=self.failures.guard,
         )
         with self.failures.guard("what became of torch.compile"):
             report.compiled = compiled_records(

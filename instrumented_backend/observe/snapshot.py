@@ -5,7 +5,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -19,7 +20,8 @@ from instrumented_backend.observe.ledger import ledger
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.section import ops_section, ops_unknown
+from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
+from instrumented_backend.observe.source_lines import add_lines
 from instrumented_backend.records import (
     BreakRecord,
     CompileSection,
@@ -69,8 +71,12 @@ def assemble(
     devices: Iterable[str],
     started: Started,
     remarks: list[Note],
+    guard: Callable[[str], AbstractContextManager[None]],
 ) -> Report:
-    """The report of this moment; ``not_observed`` says why there are no ops in it."""
+    """The report of this moment; ``not_observed`` says why there are no ops in it.
+
+    ``guard`` contains a failure in a part that the others do without.
+    """
     known = [(graph, _graph_record(graph)) for graph in graphs]
     shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
     records = [record for _, record in shown]
@@ -103,6 +109,9 @@ def assemble(
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log))
+    with guard("lines"):
+        lined = [(graph.ops, record) for graph, record in shown]
+        add_lines(report, lined, found, nested_calls(observed) if observed else {})
     return report
 
 

@@ -25,6 +25,7 @@ from instrumented_backend.records.compilation import (
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
+from instrumented_backend.records.lines import FileRecord, LineRecord
 from instrumented_backend.records.notes import Note, Noted
 from instrumented_backend.records.ops import (
     CapturedRecord,
@@ -56,12 +57,14 @@ __all__ = [
     "DeviceKernelRecord",
     "DeviceRecord",
     "EagerOpRecord",
+    "FileRecord",
     "GraphRecord",
     "GuardRecord",
     "KernelCode",
     "KernelRecord",
     "LedgerRow",
     "LedgerSection",
+    "LineRecord",
     "MissingRecord",
     "Note",
     "Noted",

@@ -11,6 +11,7 @@ from instrumented_backend.records.compilation import (
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
+from instrumented_backend.records.lines import FileRecord, LineRecord
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
@@ -67,6 +68,8 @@ class Report(Noted):
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+    lines: list[LineRecord] = field(default_factory=list)
+    files: list[FileRecord] = field(default_factory=list)
 
     # msgspec is imported when a report is written or read, and not with the backend.
 

@@ -9,6 +9,7 @@ import inspect
 import operator
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -74,13 +75,14 @@ class OpCounter:
             self._graphs.clear()
 
     def _finish(self, ops: GraphOps) -> None:
-        ops.forward = ops.certain
-        for digest, times in ops.calls.items():
+        forward = Counter(ops.certain)
+        for (digest, line), times in ops.calls.items():
             found = self._known.get(digest, "a function, one of too many")
-            ops.forward += times * (found if isinstance(found, int) else 1)
+            forward[line] += times * (found if isinstance(found, int) else 1)
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times
         ops.calls.clear()
+        ops.forward_lines = forward
 
 
 @contextlib.contextmanager
