@@ -188,7 +188,9 @@ _session = Session(
     lambda report: deliver(report, _settings),
     _settings.ops,
     _settings.print_missing,
-    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    wants_kernels=_settings.dir is not None
+    or _settings.html is not None
+    or "kernels" in _settings.tables,
     device_time=_settings.device_time,
 )
 dynamo.patch_backend_lookup(_as_instrumented)

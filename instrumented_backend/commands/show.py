@@ -32,11 +32,16 @@ def command(reports: tuple[Path, ...], tables: tuple[str, ...]) -> None:
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
     file, or the folder, for all in it.
     """
-    files = [file for path in reports for file in _files(path)]
-    for report in [_read(file) for file in files]:
-        if len(files) > 1:
+    read = read_all(reports)
+    for report in read:
+        if len(read) > 1:
             click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
         click.echo(render(report, tables))
+
+
+def read_all(paths: tuple[Path, ...]) -> list[Report]:
+    """The reports in files, and all in folders; raises click.UsageError."""
+    return [_read(file) for path in paths for file in _files(path)]
 
 
 def _files(path: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend.records import BreakRecord, KernelRecord, RecompileRecord, Report
@@ -119,7 +120,7 @@ def _title(report: Report) -> str:
 class ShownKernel:
     number: int
     record: KernelRecord
-    lines: list[tuple[str, str | None]]  # "model.py:12", and its anchor
+    lines: list[tuple[str, str, str | None]]  # "model.py:12", the whole path, its anchor
     text: str | None
     figures: dict[str, str]
 
@@ -160,6 +161,10 @@ class Drawn:
                 name = self.names.function(record.compiled, record.function)
                 return f"graph {graph} ({name})" if name else f"graph {graph}"
         return f"graph {graph}"
+
+    @property
+    def timed(self) -> bool:
+        return any(each.record.device_time_total_us is not None for each in self.kernels)
 
     @property
     def captured_pct(self) -> str:
@@ -232,7 +237,8 @@ def _kernel(
     for each in record.source_lines:
         file, _, line = each.rpartition(":")
         place = (file, int(line)) if line.isdigit() else (each, None)
-        lines.append((short_path(*place), anchors.get(place)))
+        whole = short_path(*place)
+        lines.append((PurePath(whole).name, whole, anchors.get(place)))
     figures = {
         name: str(value) if not isinstance(value, list) else ", ".join(map(str, value))
         for name, value in field_values(record).items()
@@ -252,7 +258,11 @@ def _heading(report: Report) -> str:
 
 
 def verdict(report: Report) -> str:
-    """The run in a sentence."""
+    """The run in a sentence; a figure and its unit stay on one line."""
+    return _verdict(report).replace(" %", "\N{NO-BREAK SPACE}%").replace(" s ", "\N{NO-BREAK SPACE}s ")
+
+
+def _verdict(report: Report) -> str:
     ledger, summary = report.ledger, report.summary
     graphs = f"{count(summary.graphs, 'graph')}, called {count(summary.graph_calls, 'time')}"
     captured_s = ledger.seconds("captured")
