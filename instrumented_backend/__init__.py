@@ -44,6 +44,10 @@ register_by_name()
 adopt_if_asked()
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
 def __getattr__(name: str) -> Any:
     # The backend is imported on first use: it needs Dynamo, which takes a second to import.
     if name in _BACKEND:

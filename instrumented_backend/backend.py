@@ -15,11 +15,13 @@ import torch
 
 from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
+from instrumented_backend.observe import notebook
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
-from instrumented_backend.views.deliver import deliver
+from instrumented_backend.views import shown
+from instrumented_backend.views.deliver import deliver, show
 
 
 class InstrumentedInductor(dynamo.InductorWrapper):
@@ -37,6 +39,7 @@ class InstrumentedInductor(dynamo.InductorWrapper):
         """Called by ``torch.compile``, at its end; it imports Inductor."""
         config = super().get_compiler_config()
         _session.begin()
+        _say_where_the_report_is()
         return config
 
     def __eq__(self, other: object) -> bool:
@@ -68,6 +71,14 @@ def instrumented(
     """
     wrapper = InstrumentedInductor(mode, options, None)
     return _compile(gm, example_inputs, {**wrapper.config, **(config_patches or {})}, name)
+
+
+@functools.cache
+def _say_where_the_report_is() -> None:
+    """Nobody sees what a notebook's process prints when it ends."""
+    with _session.failures.guard("notebook"):
+        if _settings.tables and notebook.is_kernel():
+            show("instrumented: in a notebook, instrumented_backend.report() in a cell shows it")
 
 
 def compile_directly(compile_fx: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -179,6 +190,7 @@ def _as_instrumented(backend: Any) -> Any:
     return backend
 
 
+shown.install()
 # Last: this imports Dynamo, after which `adoption` may call `adopted`.
 _settings = settings.of_process()
 configure_logging(_settings.log)

@@ -22,6 +22,7 @@ from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.notebook import name_cells
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.snapshot import Started, assemble
@@ -329,4 +330,6 @@ class Session:
             report.compiled = compiled_records(
                 self.compiled.all(), report.graphs, report.ops.captured.ops
             )
+        with self.failures.guard("cells of the notebook"):
+            name_cells(report)
         return report

@@ -37,8 +37,9 @@ class FileRecord:
     """A file that the lines are in.
 
     ``sha256`` is of its text as the program ran it, so that later changes of the file are noticed.
+    A cell of a notebook is ``"In [3]"``; its text was kept under the name ``text_in``.
     """
 
     file: str
     sha256: str | None = None
-    cell: str | None = None  # of a notebook: "In [3]"
+    text_in: str | None = None

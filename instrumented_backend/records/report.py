@@ -1,6 +1,8 @@
 """The report: its sections, and the records in them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
 from instrumented_backend.records.compilation import (
@@ -70,6 +72,22 @@ class Report(Noted):
     schema_version: int = SCHEMA_VERSION
     lines: list[LineRecord] = field(default_factory=list)
     files: list[FileRecord] = field(default_factory=list)
+
+    # Set by the views, which records know nothing of.
+    drawn_as_text: ClassVar[Callable[["Report"], str]] = repr
+    drawn_as_html: ClassVar[Callable[["Report"], str | None]] = lambda report: None
+
+    def __str__(self) -> str:
+        """The summary."""
+        return type(self).drawn_as_text(self)
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: the page."""
+        return type(self).drawn_as_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In IPython: the summary, and not thousands of fields."""
+        printer.text(str(self))
 
     # msgspec is imported when a report is written or read, and not with the backend.
 

@@ -253,8 +253,8 @@ def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: in
     columns = []
     for name in names:
         cells = [row.get(name, "") for row in shown]
-        is_figure = all(is_figure(row.get(name)) for row in rows[:max_rows])
-        columns.append(Column(name, header_text(table, name), cells, is_figure))
+        are_figures = all(is_figure(row.get(name)) for row in rows[:max_rows])
+        columns.append(Column(name, header_text(table, name), cells, are_figures))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"

@@ -92,8 +92,7 @@ def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFil
             shown_file.said = "ops of threads without a frame of the program's, and library kernels"
         else:
             entry = known.get(file, FileRecord(file))
-            name = entry.cell or short_path(file, None)
-            shown_file = ShownFile(name, file, f"{prefix}f{number}", records)
+            shown_file = ShownFile(short_path(file, None), file, f"{prefix}f{number}", records)
             _add_lines(shown_file, entry, eager, with_source)
         files.append(shown_file)
     return sorted(files, key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))

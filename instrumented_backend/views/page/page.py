@@ -43,7 +43,9 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
     Without ``source``, no text of the program or of generated code is in it. ``frame``: it is
     shown inside another page.
     """
-    drawn = [_drawn(report, number, source) for number, report in enumerate(reports[:MAX_REPORTS])]
+    # In a frame, kernels' sources would be most of it, and saved with the notebook.
+    texts = source and not frame
+    drawn = [_drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -171,7 +173,7 @@ class Drawn:
         return percent(self.report.summary.pct_ops)
 
 
-def _drawn(report: Report, number: int, source: bool) -> Drawn:
+def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     prefix = f"r{number}-"
     files = shown_files(report, prefix, source)
     anchors = {
@@ -219,7 +221,7 @@ def _drawn(report: Report, number: int, source: bool) -> Drawn:
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
         kernels=[
-            _kernel(place, kernel, anchors, texts if source else None)
+            _kernel(place, kernel, anchors, texts if kernels else None)
             for place, kernel in enumerate(report.kernels)
         ],
         names=Names(report),

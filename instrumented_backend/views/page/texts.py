@@ -25,7 +25,8 @@ def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
         return None, NOT_HERE
     found = False
     # A cell of a notebook is in Python's own cache of lines, if this is the process that ran it.
-    for text in (_read(record.file), "".join(linecache.getlines(record.file))):
+    kept = linecache.getlines(record.text_in or record.file)
+    for text in (_read(record.file), "".join(kept)):
         if text:
             found = True
             if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
