@@ -25,13 +25,17 @@ def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
         return None, NOT_HERE
     found = False
     # A cell of a notebook is in Python's own cache of lines, if this is the process that ran it.
-    kept = linecache.getlines(record.text_in or record.file)
-    for text in (_read(record.file), "".join(kept)):
+    for text in (_read(record.file), _kept(record.text_in or record.file)):
         if text:
             found = True
             if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
                 return text.split("\n"), None
     return None, CHANGED if found else NOT_HERE
+
+
+def _kept(file: str) -> str:
+    """What Python itself keeps of a file that was read before."""
+    return "".join(linecache.getlines(file)) if file in linecache.cache else ""
 
 
 def _read(file: str) -> str | None:
