@@ -242,7 +242,7 @@ def _kernel(
         whole = short_path(*place)
         lines.append((PurePath(whole).name, whole, anchors.get(place)))
     figures = {
-        name: str(value) if not isinstance(value, list) else ", ".join(map(str, value))
+        name: _words(value)
         for name, value in field_values(record).items()
         if value not in (None, [], {})
         and name not in ("source_lines", "notes", "note_codes", "kernel_name")
@@ -251,6 +251,14 @@ def _kernel(
         for name in ("path", "kernel_path"):
             figures.pop(name, None)
     return ShownKernel(number, record, lines, texts.of(record) if texts else None, figures)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
 
 
 def _heading(report: Report) -> str:

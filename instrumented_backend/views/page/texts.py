@@ -29,7 +29,7 @@ def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
         if text:
             found = True
             if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
-                return text.split("\n"), None
+                return text.removesuffix("\n").split("\n"), None
     return None, CHANGED if found else NOT_HERE
 
 

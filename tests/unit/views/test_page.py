@@ -1,49 +1,18 @@
 """The page: its sums are the report's, and text of others is text."""
 
-import html.parser
 import math
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from page_report import HOSTILE, PROGRAM, digest, hostile_report, page_report
+from parsed_page import Parsed
 
 from instrumented_backend.commands import cli
 from instrumented_backend.records import FileRecord, LineRecord, Report
 from instrumented_backend.views import shown
 from instrumented_backend.views.page.annotated import states, told
 from instrumented_backend.views.page.page import render_page, to_bytes, verdict
-
-
-class Parsed(html.parser.HTMLParser):
-    """Elements with their attributes, and the text outside of style and script."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._skipped = 0
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.elements.append((tag, dict(attrs)))
-        self._skipped += tag in ("style", "script")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._skipped -= tag in ("style", "script")
-
-    def handle_data(self, data: str) -> None:
-        if not self._skipped:
-            self.text += data
-
-    def values(self, name: str, **wanted: str) -> list[str]:
-        """The attribute ``name`` of all elements that have it, and those that are ``wanted``."""
-        return [
-            value
-            for _, attributes in self.elements
-            if (value := attributes.get(name)) is not None
-            and all(attributes.get(f"data-{key}") == like for key, like in wanted.items())
-        ]
 
 
 @pytest.fixture

@@ -151,7 +151,7 @@ def test_keys(opened: Opened) -> None:
 
 def test_only_lines_with_a_letter(opened: Opened) -> None:
     visible = "[...document.querySelectorAll('#r0-s-files .l')].filter(l => l.offsetParent).length"
-    assert opened.run(visible) == 1 + 7  # the head, six lines, and the one after the last
+    assert opened.run(visible) == 1 + 6  # the head, and six lines
     opened.page.locator("input[data-only]").first.check()
     assert opened.run(visible) == 1 + 4
 

@@ -40,7 +40,8 @@
     const own = target.querySelector(":scope > td > details");
     if (own) own.open = true;
     target.focus({ preventScroll: true });
-    target.scrollIntoView({ block: target.tagName === "SECTION" ? "start" : "center" });
+    const tall = target.tagName === "SECTION" || target.offsetHeight > innerHeight / 2;
+    target.scrollIntoView({ block: tall ? "start" : "center" });
   };
   const hash = () => decodeURIComponent(location.hash.slice(1));
   addEventListener("hashchange", () => reveal(hash()));
