@@ -6,9 +6,10 @@ Start here. `instrumented` is what Dynamo calls with a graph. Around `compile_fx
 (`ObservedGraph.forward`).
 """
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ from instrumented_backend.observe import notebook
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
+from instrumented_backend.records.part import part
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views import shown
 from instrumented_backend.views.deliver import deliver, show
@@ -153,6 +155,21 @@ def _observed_inner_compile(
 def report() -> Report:
     """What has been observed so far in this process."""
     return _session.report()
+
+
+@contextlib.contextmanager
+def observed() -> Iterator[Report]:
+    """A part of the program: the report is about what happens in the ``with`` block, at its end.
+
+    Nothing is forgotten, and parts can be inside of each other. Until the block ends, by an
+    exception too, the report is that of an empty part.
+    """
+    before = _session.report()
+    result = part(before, before)
+    try:
+        yield result
+    finally:
+        vars(result).update(vars(part(before, _session.report())))
 
 
 def reset() -> None:

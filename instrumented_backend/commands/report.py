@@ -48,7 +48,9 @@ def command(reports: tuple[Path, ...], output: Path | None, source: bool) -> Non
         write_whole(path, page)
     except OSError as error:
         reason = error.strerror or error
-        raise click.UsageError(f"{path}: cannot be written: {reason}; name another with -o") from None
+        raise click.UsageError(
+            f"{path}: cannot be written: {reason}; name another with -o"
+        ) from None
     click.echo(f"{path}: {len(page) / 1e6:.1f} MB, to be opened in a browser")
 
 

@@ -5,7 +5,6 @@ import linecache
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.scaling import SPREAD
@@ -180,5 +179,3 @@ def _digest(file: str) -> str | None:
     if not text or len(text) > MAX_FILE_BYTES:
         return None
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-

@@ -1,4 +1,4 @@
-"""The program's own lines: what each had captured, what ran eagerly on it, what went wrong there."""
+"""The program's own lines: what was captured of each, ran eagerly on it, went wrong there."""
 
 from dataclasses import dataclass, field
 

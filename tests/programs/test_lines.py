@@ -161,8 +161,7 @@ ORACLE = """
     events = [e for e in prof.events() if e.time_range.elapsed_us() >= 0]
     forward, backward = Counter(), Counter()
     made = {}
-    ranges = sorted((e for e in events if e.name.startswith("LINE")), key=lambda e: e.time_range.start)
-    for one in ranges:
+    for one in (e for e in events if e.name.startswith("LINE")):
         line = one.name.removeprefix("LINE ")
         for op in one.cpu_children:
             forward[line] += 1

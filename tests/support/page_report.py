@@ -27,7 +27,9 @@ def step(model, x):
     print("loss", y.sum())
     return y.add(1)
 '''
-HOSTILE = "<script>window.hacked=1</script></style>\u202e\x1b[31m\udcff\"'><img src=x onerror=hacked=1>"
+HOSTILE = (
+    "<script>window.hacked=1</script></style>\u202e\x1b[31m\udcff\"'><img src=x onerror=hacked=1>"
+)
 
 
 def digest(text: str) -> str:
@@ -57,7 +59,9 @@ def page_report(folder: Path, rank: int = 0) -> Report:
             report.recompiles[0],
             file=file,
             line=3,
-            guards=[GuardRecord("shape", "size of x", ["4", "5"], file=file, line=3, cure="mark it")],
+            guards=[
+                GuardRecord("shape", "size of x", ["4", "5"], file=file, line=3, cure="mark it")
+            ],
         )
     ]
     report.ops.missing = [
@@ -96,7 +100,9 @@ def hostile_report(folder: Path) -> Report:
     report.run.command = HOSTILE
     report.graphs[0] = GraphRecord(0, "0/0", HOSTILE, name, 1, name=HOSTILE, ended_by=HOSTILE)
     report.breaks = [BreakRecord("break", HOSTILE, name, 1, HOSTILE, 1, HOSTILE, HOSTILE)]
-    guard = GuardRecord(HOSTILE, HOSTILE, [HOSTILE], file=name, line=1, source=HOSTILE, cure=HOSTILE)
+    guard = GuardRecord(
+        HOSTILE, HOSTILE, [HOSTILE], file=name, line=1, source=HOSTILE, cure=HOSTILE
+    )
     report.recompiles[0].guards = [guard]
     report.ops.missing = [MissingRecord(HOSTILE, str(folder / name), 1, HOSTILE, 1, 5.0, 100.0)]
     report.kernels = [

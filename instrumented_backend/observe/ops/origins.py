@@ -68,7 +68,7 @@ def _anchors(
     nodes: Iterable["torch.fx.Node"], gradients: Callable[[Any], list[Any]]
 ) -> tuple[list[_Anchor], list[tuple[int, Line]]]:
     """Calls whose result tells what they made, in order; and those whose result was changed."""
-    calls = []
+    calls: list[tuple[Line, list[Any]]] = []
     owner: dict[Any, int] = {}  # autograd node → the call that made it
     for node in nodes:
         if node.op not in ("call_function", "call_method", "call_module"):

@@ -204,5 +204,5 @@ def _drawn(parts: list[tuple[str, str]]) -> Markup:
     return Markup("".join(drawn))  # what is of the program has been escaped
 
 
-# Of Pygments' classes, by name or first letter: keywords, strings, numbers, comments, what is defined.
+# Of Pygments' classes, by name or first letter: the last are of names that are defined.
 _CLASSES = {"k": "k", "ow": "k", "s": "s", "m": "m", "c": "c", "nf": "f", "nc": "f", "nd": "f"}

@@ -53,9 +53,7 @@ def _bar(
 
 def ledger_bar(ledger: LedgerSection) -> Bar | None:
     """Where the wall time of the main thread went."""
-    known = [
-        (row, row.seconds) for row in ledger.rows if row.threads == "main" and row.seconds
-    ]
+    known = [(row, row.seconds) for row in ledger.rows if row.threads == "main" and row.seconds]
     wall_s = ledger.wall_s or sum(spent for _, spent in known)
     if not known:
         return None

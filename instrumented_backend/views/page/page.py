@@ -45,7 +45,9 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
     """
     # In a frame, kernels' sources would be most of it, and saved with the notebook.
     texts = source and not frame
-    drawn = [_drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])]
+    drawn = [
+        _drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])
+    ]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return (
@@ -176,7 +178,7 @@ class Drawn:
 def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     prefix = f"r{number}-"
     files = shown_files(report, prefix, source)
-    anchors = {
+    anchors: dict[tuple[str | None, int | None], str] = {
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
         for line in file.lines
@@ -201,9 +203,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         return None
 
     tables = {
-        name: table
-        for name in TOLD_APART
-        if (table := shown_table(report, name, link)) is not None
+        name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
     }
     texts = KernelTexts()
     bars = [ledger_bar(report.ledger), device_bar(report.ops.device)]
@@ -269,7 +269,9 @@ def _heading(report: Report) -> str:
 
 def verdict(report: Report) -> str:
     """The run in a sentence; a figure and its unit stay on one line."""
-    return _verdict(report).replace(" %", "\N{NO-BREAK SPACE}%").replace(" s ", "\N{NO-BREAK SPACE}s ")
+    return (
+        _verdict(report).replace(" %", "\N{NO-BREAK SPACE}%").replace(" s ", "\N{NO-BREAK SPACE}s ")
+    )
 
 
 def _verdict(report: Report) -> str:

@@ -128,7 +128,9 @@ def test_several_ranks(tmp_path: Path) -> None:
     reports[1].summary.recompiles = 5
     page = Parsed(render_page(reports))
     assert "recompiles · differs" in page.text and "graphs · differs" not in page.text
-    assert [tag for tag, attributes in page.elements if "hidden" in attributes].count("article") == 1
+    assert [tag for tag, attributes in page.elements if "hidden" in attributes].count(
+        "article"
+    ) == 1
 
 
 def test_the_verdict(report: Report) -> None:

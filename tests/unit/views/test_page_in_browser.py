@@ -77,7 +77,9 @@ def opened(browser: Any, file: Path) -> Iterator[Opened]:
 
 
 def test_sorting(opened: Opened) -> None:
-    moved = "[...document.querySelector('#r0-kernels').tBodies[0].rows].map(r => +r.cells[4].dataset.v)"
+    moved = (
+        "[...document.querySelector('#r0-kernels').tBodies[0].rows].map(r => +r.cells[4].dataset.v)"
+    )
     assert opened.run(moved) == [300, 20, 1000, 5, 7, 11, 13, 17, 19]
     header = opened.page.locator("#r0-kernels th button", has_text="moved")
     header.click()
@@ -95,7 +97,9 @@ def test_sorting(opened: Opened) -> None:
 def test_filtering(opened: Opened) -> None:
     opened.page.keyboard.press("/")
     opened.page.keyboard.type("kernel_2")
-    visible = "[...document.querySelector('#r0-kernels').tBodies[0].rows].filter(r => !r.hidden).length"
+    visible = (
+        "[...document.querySelector('#r0-kernels').tBodies[0].rows].filter(r => !r.hidden).length"
+    )
     assert opened.run(visible) == 1
     assert opened.page.locator("output[data-count='r0-kernels']").inner_text() == "1 of 9 rows"
     opened.page.locator("input[data-filter='r0-kernels']").fill("")
@@ -104,7 +108,9 @@ def test_filtering(opened: Opened) -> None:
 
 def test_from_a_break_to_its_line_and_back(opened: Opened) -> None:
     page = opened.page
-    opened.run("document.querySelectorAll('.report:not([hidden]) details').forEach(d => d.open = false)")
+    opened.run(
+        "document.querySelectorAll('.report:not([hidden]) details').forEach(d => d.open = false)"
+    )
     page.locator("#r0-b0 h3 a").click()
     line = page.locator(".l:focus")
     assert line.get_attribute("id") == "r0-f0-5" and line.locator("code").is_visible()
@@ -202,7 +208,8 @@ OVERLAPPING = """() => {
           box = { left: Math.max(box.left, cut.left), right: Math.min(box.right, cut.right),
                   top: Math.max(box.top, cut.top), bottom: Math.min(box.bottom, cut.bottom) };
         }
-        if (box.right - box.left > 1 && box.bottom - box.top > 1) boxes.push([box, node.data.trim()]);
+        if (box.right - box.left > 1 && box.bottom - box.top > 1)
+          boxes.push([box, node.data.trim()]);
       }
     }
   boxes.sort((a, b) => a[0].top - b[0].top);
@@ -256,7 +263,9 @@ def test_nothing_overlaps_and_all_can_be_read(
     browser: Any, file: Path, width: int, scheme: str
 ) -> None:
     opened = Opened(browser, file, width, scheme)
-    opened.run("document.querySelectorAll('.report:not([hidden]) details').forEach(d => d.open = true)")
+    opened.run(
+        "document.querySelectorAll('.report:not([hidden]) details').forEach(d => d.open = true)"
+    )
     opened.page.locator("#r0-f0-5").focus()
     folder = os.environ.get("INSTRUMENTED_SCREENSHOTS")
     if folder:
