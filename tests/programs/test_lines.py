@@ -190,7 +190,7 @@ def test_captured_ops_by_line_are_the_profilers(run_forked: RunProgram, tmp_path
     """In-place changes and helpers included; three steps of each line's ops."""
     report = run_forked(ORACLE, env={"INSTRUMENTED_OPS": "always"}).report
     forward, backward = json.loads((tmp_path / "oracle.json").read_text())
-    assert "?" not in forward and sum(forward.values()) > 20 and sum(backward.values()) > 20
+    assert "?" not in forward and sum(forward.values()) > 15 and sum(backward.values()) > 20
     lines = [line for line in report["lines"] if line["captured_ops"]]
     assert all(line["file"].endswith(".py") for line in lines)
     for name, truth in (("forward_ops", forward), ("backward_ops", backward)):

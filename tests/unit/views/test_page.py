@@ -170,3 +170,16 @@ def test_what_a_report_shows_of_itself(report: Report, monkeypatch: pytest.Monke
     (frame,) = Parsed(in_cell).elements
     assert frame[0] == "iframe" and "allow-same-origin" not in str(frame[1]["sandbox"])
     assert (frame[1]["srcdoc"] or "").startswith("<!doctype html>")
+
+
+def test_a_report_with_next_to_nothing_in_it(report: Report) -> None:
+    report.graphs, report.kernels, report.breaks, report.recompiles = [], [], [], []
+    report.lines, report.files, report.compiled = [], [], []
+    report.ops.missing, report.ops.eager, report.compile.compilations = [], [], []
+    report.compile.phases, report.counters.graphs, report.counters.outside_graphs = {}, {}, {}
+    report.counters.inductor_metrics = report.counters.outside_inductor_metrics = {}
+    report.summary.captured_ops = report.summary.total_ops = report.summary.pct_ops = None
+    report.ledger.rows, report.ledger.wall_s = [], None
+    page = Parsed(render_page([report]))
+    assert "No graph." in page.text and "None moved." in page.text
+    assert {link[1:] for link in page.values("href")} <= set(page.values("id"))
