@@ -1,9 +1,10 @@
 """``torch.compile(model, backend="instrumented")``: Inductor, and a report of what it did.
 
-`report` gives what has been observed so far, `reset` starts afresh, `instrumented` is the backend
-itself; the other names are those of ``torch._inductor.wrapper_benchmark``. Importing this package
-makes the name known to Dynamo and imports neither Dynamo nor Inductor. Where
-``INSTRUMENTED_ADOPT=1``, it also puts this backend in Inductor's place.
+`report` gives what has been observed so far, `observed` what happens in a ``with`` block, `reset`
+starts afresh, `instrumented` is the backend itself; the other names are those of
+``torch._inductor.wrapper_benchmark``. Importing this package makes the name known to Dynamo and
+imports neither Dynamo nor Inductor. Where ``INSTRUMENTED_ADOPT=1``, it also puts this backend in
+Inductor's place.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ from instrumented_backend.adoption import adopt_if_asked
 from instrumented_backend.torch_compat.hooks import register_by_name
 
 if TYPE_CHECKING:
-    from instrumented_backend.backend import instrumented, report, reset
+    from instrumented_backend.backend import instrumented, observed, report, reset
     from instrumented_backend.dropins.wrapper_benchmark import (
         ProfileEvent,
         benchmark_all_kernels,
@@ -32,16 +33,21 @@ __all__ = [
     "get_kernel_category_by_source_code",
     "get_triton_kernel",
     "instrumented",
+    "observed",
     "parse_profile_event_list",
     "report",
     "reset",
 ]
 __version__ = "0.1.0"
 
-_BACKEND = ("instrumented", "report", "reset")
+_BACKEND = ("instrumented", "observed", "report", "reset")
 
 register_by_name()
 adopt_if_asked()
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:

@@ -6,19 +6,23 @@ Start here. `instrumented` is what Dynamo calls with a graph. Around `compile_fx
 (`ObservedGraph.forward`).
 """
 
+import contextlib
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
 from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
+from instrumented_backend.observe import notebook
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Asked, Session
 from instrumented_backend.records import Report
+from instrumented_backend.records.part import part
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
+from instrumented_backend.views import shown
 from instrumented_backend.views.deliver import deliver, show, tell
 from instrumented_backend.views.files import CurrentFiles
 from instrumented_backend.views.ranks import render_ranks
@@ -39,6 +43,7 @@ class InstrumentedInductor(dynamo.InductorWrapper):
         """Called by ``torch.compile``, at its end; it imports Inductor."""
         config = super().get_compiler_config()
         _session.begin()
+        _say_where_the_report_is()
         return config
 
     def __eq__(self, other: object) -> bool:
@@ -70,6 +75,14 @@ def instrumented(
     """
     wrapper = InstrumentedInductor(mode, options, None)
     return _compile(gm, example_inputs, {**wrapper.config, **(config_patches or {})}, name)
+
+
+@functools.cache
+def _say_where_the_report_is() -> None:
+    """Nobody sees what a notebook's process prints when it ends."""
+    with _session.failures.guard("notebook"):
+        if _settings.tables and notebook.is_kernel():
+            show("instrumented: in a notebook, instrumented_backend.report() in a cell shows it")
 
 
 def compile_directly(compile_fx: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -146,6 +159,21 @@ def report() -> Report:
     return _session.report()
 
 
+@contextlib.contextmanager
+def observed() -> Iterator[Report]:
+    """A part of the program: the report is about what happens in the ``with`` block, at its end.
+
+    Nothing is forgotten, and parts can be inside of each other. Until the block ends, by an
+    exception too, the report is that of an empty part.
+    """
+    before = _session.report()
+    result = part(before, before)
+    try:
+        yield result
+    finally:
+        vars(result).update(vars(part(before, _session.report())))
+
+
 def reset() -> None:
     """Start afresh: forget calls, breaks, recompiles, compile times, counters and notes.
 
@@ -186,6 +214,7 @@ def _deliver(report: Report) -> None:
     _files.delivered(report)
 
 
+shown.install()
 # Last: this imports Dynamo, after which `adoption` may call `adopted`.
 _settings = settings.of_process()
 configure_logging(_settings.log)
@@ -196,7 +225,9 @@ _session = Session(
     _deliver,
     _settings.ops,
     _settings.print_missing,
-    wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
+    wants_kernels=_settings.dir is not None
+    or _settings.html is not None
+    or "kernels" in _settings.tables,
     device_time=_settings.device_time,
     # Where a folder or `run` collects the reports of all ranks, nothing goes through the store.
     show_ranks=(

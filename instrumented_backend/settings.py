@@ -23,6 +23,7 @@ TABLES = (
     "breaks",
     "recompiles",
     "missing",
+    "lines",
     "kernels",
     "counters",
     "caches",
@@ -68,6 +69,7 @@ class Settings:
 
     tables: tuple[str, ...]
     dir: Place | None
+    html: Path | None
     ops: str
     device_time: bool
     log: str
@@ -143,6 +145,23 @@ def _folder(text: str) -> Place | None:
     return folder
 
 
+def _page(text: str) -> Path | None:
+    """A file in a folder that is made where there is none."""
+    if not text:
+        return None
+    try:
+        path = Path(os.path.expanduser(text)).absolute()
+        if path.is_dir():
+            raise ValueError(f"this is a folder; {_WANT_PAGE}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(f"cannot make its folder: {error.strerror}; {_WANT_PAGE}") from None
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise ValueError(f"cannot write to its folder; {_WANT_PAGE}")
+    return path
+
+
+_WANT_PAGE = "name a file that can be written, such as page.html"
 _WANT_FOLDER = "name a folder that can be created and written"
 
 VARIABLES = (
@@ -159,6 +178,13 @@ VARIABLES = (
         "",
         "folder, or fsspec URL, for report.rank<R>.pid<P>.json and a CSV file for each table",
         _folder,
+    ),
+    Variable(
+        "INSTRUMENTED_HTML",
+        "html",
+        "",
+        "file for the report as a page, with your own source in it",
+        _page,
     ),
     Variable(
         "INSTRUMENTED_OPS",

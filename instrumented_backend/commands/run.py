@@ -12,7 +12,7 @@ from instrumented_backend import adoption, settings
 from instrumented_backend.commands import child, program
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
 from instrumented_backend.torch_compat import hooks
-from instrumented_backend.views.deliver import show
+from instrumented_backend.views.deliver import show, write_page
 from instrumented_backend.views.processes import nothing_observed, render_processes
 
 STARTUP = Path(__file__).parents[1] / "startup"
@@ -75,6 +75,10 @@ def _run(found: program.Program, chosen: settings.Settings, words: str) -> int:
     with tempfile.TemporaryDirectory(prefix="instrumented-", ignore_cleanup_errors=True) as folder:
         status = child.run(found, _environment(folder))
         reports, torches = _collected(Path(folder))
+    if chosen.html is not None and reports:
+        lost = write_page(reports, chosen.html)
+        if lost is not None:
+            click.echo(f"instrumented-backend: {lost}", err=True)
     if not chosen.tables:
         return status
     if reports:

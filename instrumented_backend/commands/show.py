@@ -3,8 +3,9 @@
 import click
 
 from instrumented_backend import settings
-from instrumented_backend.records import ReportError, read_report, read_runs
-from instrumented_backend.records.remote import Place, place
+from instrumented_backend.commands.saved import is_folder, no_report_in, places, read_one
+from instrumented_backend.records import ReportError, read_runs
+from instrumented_backend.records.remote import Place
 from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import render
 
@@ -16,17 +17,8 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
         raise click.BadParameter(str(error)) from None
 
 
-def _places(
-    ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
-) -> tuple[Place, ...]:
-    try:
-        return tuple(map(place, value))
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command("show")
-@click.argument("reports", nargs=-1, required=True, callback=_places, metavar="REPORT...")
+@click.argument("reports", nargs=-1, required=True, callback=places, metavar="REPORT...")
 @click.option(
     "--tables",
     default="summary",
@@ -41,7 +33,7 @@ def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
     file, or the folder, for all in it; either may be a URL, such as s3://bucket/run. Of a folder,
     the ranks of each run are shown together, then the whole report of its first.
     """
-    folders = [path for path in reports if _is_folder(path)]
+    folders = [path for path in reports if is_folder(path)]
     alone = len(reports) == 1
     for path in reports:
         if path in folders:
@@ -51,10 +43,7 @@ def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
 
 
 def _show(path: Place, tables: tuple[str, ...], heading: bool) -> None:
-    try:
-        report = read_report(path)
-    except ReportError as error:
-        raise click.UsageError(str(error)) from None
+    report = read_one(path)
     if heading:
         click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
     click.echo(render(report, tables))
@@ -78,11 +67,4 @@ def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
             str(errors[0]) + (f"; {len(errors) - 1} more like it" if len(errors) > 1 else "")
         )
     if not runs:
-        raise click.UsageError(f"{folder}: no report.rank<R>.pid<P>.json in this folder")
-
-
-def _is_folder(path: Place) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as error:
-        raise click.UsageError(f"{path}: cannot be read: {error.strerror}") from None
+        raise no_report_in(folder)

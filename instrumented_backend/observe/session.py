@@ -24,6 +24,7 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.job import Job
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.notebook import name_cells
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
@@ -443,6 +444,7 @@ class Session:
             status=RUNNING,
             earlier=earlier,
             listing=self._listing,
+            guard=self.failures.guard,
         )
         with self.failures.guard("the job"):
             self._job.describe(report.run)
@@ -451,6 +453,8 @@ class Session:
             report.compiled = compiled_records(
                 self.compiled.all(), report.graphs, report.ops.captured.ops
             )
+        with self.failures.guard("cells of the notebook"):
+            name_cells(report)
         return report
 
 

@@ -5,7 +5,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.section import ops_section, ops_unknown
+from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
+from instrumented_backend.observe.source_lines import add_lines
 from instrumented_backend.records import (
     BreakRecord,
     CompileSection,
@@ -28,8 +30,10 @@ from instrumented_backend.records import (
     CudaGraphsSection,
     DeviceRecord,
     EagerOpRecord,
+    FileRecord,
     GraphRecord,
     KernelRecord,
+    LineRecord,
     MissingRecord,
     Note,
     OpsRecord,
@@ -67,6 +71,8 @@ class Listing:
 
     eager: list[EagerOpRecord] = field(default_factory=list)
     missing: list[MissingRecord] = field(default_factory=list)
+    lines: list[LineRecord] = field(default_factory=list)
+    files: list[FileRecord] = field(default_factory=list)
     by_place: Mapping[tuple[int, Line], OpSums] | None = None
     at: float = 0.0  # seconds since 1970
 
@@ -90,6 +96,7 @@ def assemble(
     devices: Iterable[str],
     started: Started,
     remarks: list[Note],
+    guard: Callable[[str], AbstractContextManager[None]],
     status: str = ENDED,
     earlier: Listing | None = None,
     listing: Listing | None = None,
@@ -97,6 +104,7 @@ def assemble(
     """The report of this moment; ``not_observed`` says why there are no ops in it.
 
     ``earlier`` has what the ``observed`` does not list; ``listing`` is to have what it does.
+    ``guard`` contains a failure in a part that the others do without.
     """
     known = [(graph, _graph_record(graph)) for graph in graphs]
     shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
@@ -141,6 +149,14 @@ def assemble(
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log))
+    if earlier is not None:
+        report.lines, report.files = earlier.lines, earlier.files
+        return report
+    with guard("lines"):
+        lined = [(graph.ops, record) for graph, record in shown]
+        add_lines(report, lined, found, nested_calls(observed) if observed else {})
+    if listing is not None:
+        listing.lines, listing.files = report.lines, report.files
     return report
 
 

@@ -28,6 +28,7 @@ from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.gaps import GapLineRecord, GapRecord
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
+from instrumented_backend.records.lines import FileRecord, LineRecord
 from instrumented_backend.records.next_steps import NextStep, TrialRecord
 from instrumented_backend.records.notes import Note, Noted
 from instrumented_backend.records.ops import (
@@ -62,6 +63,7 @@ __all__ = [
     "DeviceKernelRecord",
     "DeviceRecord",
     "EagerOpRecord",
+    "FileRecord",
     "GapLineRecord",
     "GapRecord",
     "GraphRecord",
@@ -70,6 +72,7 @@ __all__ = [
     "KernelRecord",
     "LedgerRow",
     "LedgerSection",
+    "LineRecord",
     "MissingRecord",
     "NextStep",
     "Note",

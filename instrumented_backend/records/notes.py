@@ -20,6 +20,7 @@ NOT_PARSED = "not-parsed"  # kernels that are known by their names only
 SLOWER = "slower"  # a native part is missing, and Python does its work
 NOT_KEPT = "not-kept"  # a native part is built by each process anew
 GRAPH_STATS_UNKNOWN = "graph-stats-unknown"
+PART = "part"  # of a run: what is not known of it
 ORIGINS_NOT_KEPT = "origins-not-kept"  # a later, warm run will not know the kernels' origins
 
 # --- Of a kernel --------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The report: its sections, and the records in them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
 from instrumented_backend.records.collectives import CollectiveGap
@@ -14,6 +15,7 @@ from instrumented_backend.records.compilation import (
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
+from instrumented_backend.records.lines import FileRecord, LineRecord
 from instrumented_backend.records.next_steps import NextStep, TrialRecord
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
@@ -86,6 +88,24 @@ class Report(Noted):
     compiling: list[Compiling] = field(default_factory=list)
     collectives: list[CollectiveGap] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
+    lines: list[LineRecord] = field(default_factory=list)
+    files: list[FileRecord] = field(default_factory=list)
+
+    # Set by the views, which records know nothing of.
+    drawn_as_text: ClassVar[Callable[["Report"], str]] = repr
+    drawn_as_html: ClassVar[Callable[["Report"], str | None]] = lambda report: None
+
+    def __str__(self) -> str:
+        """The summary."""
+        return type(self).drawn_as_text(self)
+
+    def _repr_html_(self) -> str | None:
+        """In a notebook: the page."""
+        return type(self).drawn_as_html(self)
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """In IPython: the summary, and not thousands of fields."""
+        printer.text(str(self))
 
     # msgspec is imported when a report is written or read, and not with the backend.
 

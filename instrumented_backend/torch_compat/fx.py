@@ -20,6 +20,7 @@ NAMES = {
         "torch._ops.OpOverloadPacket",
         "torch._subclasses.fake_tensor.FakeTensor",
         "torch._subclasses.fake_tensor.FakeTensorMode",
+        "torch.autograd.graph.Node._sequence_nr",
     ),
 }
 
@@ -177,6 +178,25 @@ def is_changed(tensor: Any) -> bool:
     Fake tensors begin at version 0, whatever the real one's is.
     """
     return not tensor.is_inference() and tensor._version > 0
+
+
+# Functions that change their first argument without an underscore at the name's end.
+_IN_PLACE = frozenset({"setitem", "iadd", "isub", "imul", "itruediv", "ifloordiv", "imatmul"})
+_IN_PLACE |= frozenset({"imod", "ipow", "iand", "ior", "ixor", "ilshift", "irshift"})
+
+
+def is_in_place(node: "torch.fx.Node") -> bool:
+    """Does a node change its first argument? ``add_``, ``x[0] = y``, ``relu(x, inplace=True)``."""
+    target = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if name in _IN_PLACE or bool(node.kwargs.get("inplace")):
+        return True
+    return name.endswith("_") and not name.endswith("__")
+
+
+def sequence_number(autograd_node: Any) -> int:
+    """A thread's autograd nodes are numbered as they are made."""
+    return int(autograd_node._sequence_nr())
 
 
 def tensor_kind(tensor: Any) -> dict[str, Any] | None:

@@ -2,10 +2,12 @@
 
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from instrumented_backend.records import Report, notes
 from instrumented_backend.records.remote import Place
+from instrumented_backend.records.whole_file import write_whole
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files, write_report
 from instrumented_backend.views.next_steps import next_steps
@@ -25,6 +27,29 @@ def deliver(report: Report, settings: Settings) -> None:
         return
     if report.run.rank == 0 and settings.tables:
         show(render(report, settings.tables))
+    if settings.html is not None:  # last: whatever becomes of it, the summary has been printed
+        lost = write_page([report], _of_its_own(settings.html, report))
+        if lost is not None:
+            log.warning("%s", lost)
+
+
+def write_page(reports: Sequence[Report], path: Path) -> str | None:
+    """What was lost, in a line; None where all is well."""
+    # Here, because nobody else needs what draws pages.
+    from instrumented_backend.views.page.page import render_page, to_bytes
+
+    try:
+        write_whole(path, to_bytes(render_page(reports)))
+    except OSError as error:
+        return f"lost: the page {path}: {error.strerror or error}"
+    return None
+
+
+def _of_its_own(path: Path, report: Report) -> Path:
+    """The process of rank 0 has the name itself; others would write over each other's pages."""
+    if report.run.rank == 0 and report.run.worker is None:
+        return path
+    return path.with_name(f"{path.stem}.rank{report.run.rank}.pid{report.run.pid}{path.suffix}")
 
 
 def _write(report: Report, folder: Place) -> list[str]:

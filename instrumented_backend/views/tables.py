@@ -206,6 +206,29 @@ def _missing(report: Report) -> list[TableRow]:
     ]
 
 
+def _lines(report: Report) -> list[TableRow]:
+    return [
+        {
+            "where": _where(record.file, record.line),
+            "function": record.function,
+            "captured_ops": record.captured_ops,
+            "forward_ops": record.forward_ops,
+            "backward_ops": record.backward_ops,
+            "eager_ops": record.eager_ops,
+            "eager_ops_spread": record.eager_ops_spread,
+            "eager_time_us": record.eager_time_us,
+            "breaks": len(record.breaks) or None,
+            "recompiles": record.recompiles or None,
+            "recompile_s": record.recompile_s or None,
+            "kernels": len(record.kernels) or None,
+            "device_time_us": record.device_time_us,
+            "graphs": _flat(record.graphs),
+            "called": _flat(record.called),
+        }
+        for record in report.lines
+    ]
+
+
 class _KernelRows(Sequence[TableRow]):
     """Made when they are read: a terminal shows few of ten thousand, and each has 50 columns."""
 
@@ -375,6 +398,15 @@ TABLES = {
             _missing,
             frozenset({"count_spread", "share_pct"}),
             ("function", "count"),
+        ),
+        Table(
+            "lines",
+            "Your own lines: what was captured from each, and what ran eagerly on it",
+            _lines,
+            frozenset({"forward_ops", "backward_ops", "eager_ops_spread", "recompile_s"})
+            | {"device_time_us", "graphs", "called"},
+            ("function", "kernels"),
+            frozenset({"eager_time_us"}),
         ),
         Table(
             "kernels",

@@ -257,27 +257,27 @@ def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: in
     if not rows:
         return ""
     shown = [
-        {key: _cell(table, row, key) for key in row if key not in table.only_in_files}
+        {key: cell_text(table, row, key) for key in row if key not in table.only_in_files}
         for row in rows[:max_rows]
     ]
-    names = _shown_columns(shown)
+    names = shown_columns(shown)
     columns = []
     for name in names:
         cells = [row.get(name, "") for row in shown]
-        is_figure = all(_is_figure(row.get(name)) for row in rows[:max_rows])
-        columns.append(Column(name, _header(table, name), cells, is_figure))
+        are_figures = all(is_figure(row.get(name)) for row in rows[:max_rows])
+        columns.append(Column(name, header_text(table, name), cells, are_figures))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
     return f"{table.title}\n{text}{more}"
 
 
-def _shown_columns(rows: list[dict[str, str]]) -> list[str]:
+def shown_columns(rows: list[dict[str, str]]) -> list[str]:
     """The columns in which at least one row has something to say."""
     columns = dict.fromkeys(key for row in rows for key in row)
     return [column for column in columns if any(row.get(column) for row in rows)]
 
 
-def _cell(table: Table, row: TableRow, column: str) -> str:
+def cell_text(table: Table, row: TableRow, column: str) -> str:
     value = row[column]
     if value is None:
         return ""
@@ -302,7 +302,7 @@ def _short_place(where: str) -> str:
     return short_path(file, line)
 
 
-def _header(table: Table, column: str) -> str:
+def header_text(table: Table, column: str) -> str:
     """``compile_s`` → ``compile (s)``; ``gb_per_s`` → ``GB/s``; no unit where cells have theirs."""
     if column == "gb_per_s":
         return "GB/s"
@@ -314,7 +314,7 @@ def _header(table: Table, column: str) -> str:
     return column.replace("_", " ")
 
 
-def _is_figure(value: Cell) -> bool:
+def is_figure(value: Cell) -> bool:
     """A number, or the text of one."""
     if not isinstance(value, str):
         return True

@@ -15,6 +15,7 @@ from speeds import full_but
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops import op_counter
 from instrumented_backend.observe.ops.captured import Call, GraphOps
+from instrumented_backend.observe.ops.lines import UNKNOWN
 from instrumented_backend.observe.ops.op_counter import OpCounter
 
 
@@ -333,7 +334,7 @@ def test_a_call_that_cannot_run_counts_as_one(harness: Harness) -> None:
 
     ops = GraphOps()
     call = Call("call_function", fails, (), {})
-    ops.calls[call.digest()] = 2
+    ops.calls[call.digest(), UNKNOWN] = 2
     harness.counter._graphs.append(ops)
     harness.counter._waiting[call.digest()] = call
     harness.graphs.append(ops)

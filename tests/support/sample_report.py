@@ -12,11 +12,13 @@ from instrumented_backend.records import (
     CompileSection,
     CountersSection,
     EagerOpRecord,
+    FileRecord,
     GraphRecord,
     GuardRecord,
     KernelRecord,
     LedgerRow,
     LedgerSection,
+    LineRecord,
     MissingRecord,
     OpsRecord,
     RecompileRecord,
@@ -150,6 +152,11 @@ def sample() -> Report:
             ],
         ),
         notes=[],
+        lines=[
+            LineRecord("/home/me/model.py", 16, "step", 0, 0, 0, {}, [], 10, 0.0, 1000.0),
+            LineRecord("/home/me/model.py", 13, "forward", 30, 20, 10, {"add": 1}, [0], breaks=[0]),
+        ],
+        files=[FileRecord("/home/me/model.py", "5e")],
         compiled=[
             CompiledRecord(
                 compiled=0,

@@ -6,6 +6,7 @@ from typing import Any
 
 from instrumented_backend.kernels.sidecar import GeneratorFacts, write_sidecar
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.messages.reasons import frames, users_frame
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import inductor
 
@@ -50,7 +51,7 @@ def _origins(nodes: Any) -> GeneratorFacts:
         if aten is not None:
             aten_ops.setdefault(aten)
         fx_nodes.setdefault(fx_node)
-        line = innermost_line(stack)
+        line = users_line(stack)
         if line is not None:
             source_lines.setdefault(line)
     return GeneratorFacts(
@@ -60,10 +61,7 @@ def _origins(nodes: Any) -> GeneratorFacts:
     )
 
 
-def innermost_line(stack: str | None) -> str | None:
-    """Of a formatted stack, ``/path/model.py:12``: the last frame, where the op was called."""
-    if not stack:
-        return None
-    file, separator, rest = stack.rpartition('File "')[2].partition('", line ')
-    number = rest.partition(",")[0].strip()
-    return f"{file}:{number}" if separator and number.isdigit() else None
+def users_line(stack: str | None) -> str | None:
+    """Of a formatted stack, ``/path/model.py:12``: the last frame that is not torch's."""
+    frame = users_frame(frames(stack)) if stack else None
+    return None if frame is None else f"{frame.file}:{frame.line}"

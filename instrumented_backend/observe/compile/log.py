@@ -357,7 +357,8 @@ class CompileLog(logging.Handler, Observer):
             self.live.finished(record)
             if not is_first(record, first):
                 known = self._recompiled.get(record.compile_id)
-                self._stall.recompiled(record.total_s or 0.0, known and known.record)
+                again = None if known is None else known.record
+                self._stall.recompiled(record.total_s or 0.0, again)
 
         span = self._clock.span()
         if span is None or span.finished is not None:

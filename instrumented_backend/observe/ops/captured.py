@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from instrumented_backend.observe.ops.lines import Line
+from instrumented_backend.observe.ops.origins import backward_lines, line_of
 from instrumented_backend.torch_compat import fx
 
 if TYPE_CHECKING:
@@ -60,13 +62,23 @@ class Call:
 
 @dataclass
 class GraphOps:
-    """What one graph would dispatch; ``forward`` is known once its calls have been run."""
+    """What one graph would dispatch, by line; ``forward_lines`` once its calls have been run."""
 
-    calls: Counter[bytes] = field(default_factory=Counter)  # digest of the `Call` → how often
-    certain: int = 0  # ops that need no call to be counted
+    # Digest of the `Call`, and its line → how often.
+    calls: Counter[tuple[bytes, Line]] = field(default_factory=Counter)
+    certain: Counter[Line] = field(default_factory=Counter)  # ops that need no call to be counted
     estimated: Counter[str] = field(default_factory=Counter)  # reason → nodes counted as one op
-    backward: int | None = None  # None: the outputs' gradients are unknown
-    forward: int | None = None
+    nodes: Counter[tuple[Line, str]] = field(default_factory=Counter)  # line and what is called
+    backward_lines: Counter[Line] | None = None  # None: the outputs' gradients are unknown
+    forward_lines: Counter[Line] | None = None
+
+    @property
+    def forward(self) -> int | None:
+        return None if self.forward_lines is None else self.forward_lines.total()
+
+    @property
+    def backward(self) -> int | None:
+        return None if self.backward_lines is None else self.backward_lines.total()
 
 
 def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
@@ -74,7 +86,7 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
     ops = GraphOps()
     calls: dict[bytes, Call] = {}
     _describe_nodes(gm, ops, calls)
-    ops.backward = count_autograd_nodes(gm)
+    ops.backward_lines = count_autograd_nodes(gm)
     for node in gm.graph.nodes:
         # What eager would run depends on the device's library.
         if _name(node) in fx.RECURRENT and ops.backward:
@@ -85,7 +97,7 @@ def describe(gm: "torch.fx.GraphModule") -> tuple[GraphOps, dict[bytes, Call]]:
 def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes, Call]) -> None:
     for node in gm.graph.nodes:
         if node.op == "call_module":
-            ops.certain += 1
+            ops.certain[line_of(node)] += 1
             ops.estimated["a module called as a whole"] += 1
         elif node.op not in ("call_function", "call_method"):
             continue
@@ -94,22 +106,24 @@ def _describe_nodes(gm: "torch.fx.GraphModule", ops: GraphOps, calls: dict[bytes
         elif fx.is_func_wrapping(node.target):
             _describe_func_step(node, ops)
         elif _touches_tensors(node):
+            line = line_of(node)
+            ops.nodes[line, target_name(node.target)] += 1
             if not fx.is_torchs_own(node.target):
                 # Never run again: it may print, count, write. An operator of the program's is one
                 # op, whatever it calls; a function that Dynamo does not look into can be any.
-                ops.certain += 1
+                ops.certain[line] += 1
                 if not fx.is_operator(node.target):
                     ops.estimated[f"a call of {target_name(node.target)}"] += 1
                 continue
             try:
                 call = _call(node)
             except _UnknownValue as reason:
-                ops.certain += 1
+                ops.certain[line] += 1
                 ops.estimated[str(reason)] += 1
             else:
                 digest = call.digest()
                 calls.setdefault(digest, call)
-                ops.calls[digest] += 1
+                ops.calls[digest, line] += 1
 
 
 def _describe_higher_order(
@@ -123,7 +137,8 @@ def _describe_higher_order(
         return
     if name in fx.OPLESS_OPERATORS:
         return
-    ops.certain += 1
+    ops.certain[line_of(node)] += 1
+    ops.nodes[line_of(node), name] += 1
     if name not in fx.SINGLE_OPERATORS:
         ops.estimated[f"higher-order operator {name}"] += 1
 
@@ -141,12 +156,13 @@ def _nested_graphs(
 def _describe_func_step(node: "torch.fx.Node", ops: GraphOps) -> None:
     """A step of a torch.func transform; a gradient runs autograd nodes in the graph's forward."""
     if fx.is_func_operator(node.target):
-        ops.certain += 1
+        ops.certain[line_of(node)] += 1
     elif fx.is_func_gradients(node.target):
         outputs = list(_tensors(map_leaves(_value, node.args[:1])))
         given = len(node.args) > 2 and node.args[2] is not None
         # Without gradients to start from, torch makes them.
-        ops.certain += _count_nodes(outputs, set()) + (0 if given else len(outputs))
+        autograd_nodes = len(_counted_nodes(outputs, set()))
+        ops.certain[line_of(node)] += autograd_nodes + (0 if given else len(outputs))
 
 
 def _touches_tensors(node: "torch.fx.Node") -> bool:
@@ -217,8 +233,8 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     return function(value)
 
 
-def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
-    """The nodes that backward would run from all results that require gradients.
+def count_autograd_nodes(gm: "torch.fx.GraphModule") -> Counter[Line] | None:
+    """The nodes that backward would run from all results that require gradients, by line.
 
     Results are the outputs, and the inputs that the graph changes in place. What Dynamo made up as
     the history of an input, where it is a view, is not the graph's.
@@ -232,7 +248,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
         return None
     left_out: set[Any] = set()
     histories: set[Any] = set()
-    repeated = 0
+    repeated: Counter[Line] = Counter()
     for node in gm.graph.nodes:
         result = _value(node)
         if node.op == "placeholder":
@@ -244,7 +260,7 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             continue
         if _is_repetition(node, result):
             # Its results have no history: that of the first call, and what came before this one.
-            repeated += sum(map(_own_nodes, _nested_graphs(gm, node)))
+            repeated[line_of(node)] += sum(map(_own_nodes, _nested_graphs(gm, node)))
             values += [_value(argument) for argument in node.all_input_nodes]
         if not _is_tensor(result) or result.grad_fn is None:
             continue
@@ -252,7 +268,22 @@ def count_autograd_nodes(gm: "torch.fx.GraphModule") -> int | None:
             left_out.add(result.grad_fn)
         elif _name(node) in fx.ONE_AUTOGRAD_NODE:
             left_out |= _nodes_behind(node, result)
-    return repeated + _count_nodes(_tensors(values), left_out, histories)
+    counted = _counted_nodes(_tensors(values), left_out, histories)
+    return repeated + backward_lines(_with_nested(gm), counted, _gradients)
+
+
+def _with_nested(gm: "torch.fx.GraphModule") -> "Iterator[torch.fx.Node]":
+    """The nodes in the order in which they run, those of nested graphs before their call."""
+    for node in gm.graph.nodes:
+        if fx.is_higher_order(node.target):
+            for nested in _nested_graphs(gm, node):
+                yield from _with_nested(nested)
+        yield node
+
+
+def _gradients(argument: Any) -> list[Any]:
+    """The autograd nodes of what a node gave, or of an argument."""
+    return [one.grad_fn for one in _tensors([_value(argument)]) if one.grad_fn is not None]
 
 
 def _outputs(gm: "torch.fx.GraphModule") -> list[Any]:
@@ -271,7 +302,7 @@ def _own_nodes(gm: "torch.fx.GraphModule") -> int:
     """The autograd nodes of a nested graph, without those of its inputs."""
     inputs = [_value(node) for node in gm.graph.nodes if node.op == "placeholder"]
     histories = [value.grad_fn for value in _tensors(inputs)]
-    return _count_nodes(_tensors(_outputs(gm)), set(), histories)
+    return len(_counted_nodes(_tensors(_outputs(gm)), set(), histories))
 
 
 def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
@@ -292,19 +323,22 @@ def _nodes_behind(node: "torch.fx.Node", result: Any) -> set[Any]:
     return found if met else set()
 
 
-def _count_nodes(values: Iterable[Any], left_out: set[Any], histories: Iterable[Any] = ()) -> int:
+def _counted_nodes(
+    values: Iterable[Any], left_out: set[Any], histories: Iterable[Any] = ()
+) -> list[Any]:
     """The distinct nodes of the tensors' autograd graphs, but for some, up to the ``histories``."""
     pending = [value.grad_fn for value in values if value.requires_grad]
     seen = {None, *histories}
-    count = 0
+    counted = []
     while pending:
         node = pending.pop()
         if node in seen:
             continue
         seen.add(node)
         pending += [successor for successor, _ in node.next_functions]
-        count += node not in left_out and node.name() not in _NOT_COUNTED
-    return count
+        if node not in left_out and node.name() not in _NOT_COUNTED:
+            counted.append(node)
+    return counted
 
 
 def _tensors(values: Iterable[Any]) -> Iterable[Any]:

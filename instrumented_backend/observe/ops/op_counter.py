@@ -10,6 +10,7 @@ import operator
 import threading
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -94,13 +95,14 @@ class OpCounter:
                 del self._graphs[: len(graphs)]
 
     def _finish(self, ops: GraphOps) -> None:
-        ops.forward = ops.certain
-        for digest, times in ops.calls.items():
+        forward = Counter(ops.certain)
+        for (digest, line), times in ops.calls.items():
             found = self._known.get(digest, "one of too many functions")
-            ops.forward += times * (found if isinstance(found, int) else 1)
+            forward[line] += times * (found if isinstance(found, int) else 1)
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times
         ops.calls.clear()
+        ops.forward_lines = forward
 
 
 @contextlib.contextmanager

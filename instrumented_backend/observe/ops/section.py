@@ -37,8 +37,7 @@ def ops_unknown(records: Sequence[GraphRecord], reason: str | None) -> OpsRecord
 def ops_section(records: Sequence[GraphRecord], observed: Observed, found: Estimate) -> OpsRecord:
     """The graphs' records get the time in their regions."""
     _set_region_times(records, observed.regions)
-    nested = {key: row.nested for key, row in observed.regions.items() if row.nested}
-    captured = captured_ops(records, nested)
+    captured = captured_ops(records, nested_calls(observed))
     captured_us = sum(row.ns for row in observed.regions.values()) / 1e3
     captured.time_us = captured_us
     total_us = captured_us + found.eager.ns / 1e3
@@ -73,8 +72,7 @@ def captured_ops(records: Sequence[GraphRecord], nested: Mapping[int, int]) -> C
     known = True
     for record in records:
         per_call = record.forward_ops
-        calls = record.calls - nested.get(region_key(record.graph, False), 0)
-        backwards = record.backward_calls - nested.get(region_key(record.graph, True), 0)
+        calls, backwards = eager_calls(record, nested)
         if record.direction == "backward":  # of compiled autograd
             backward += (per_call or 0) * backwards
         else:
@@ -88,6 +86,19 @@ def captured_ops(records: Sequence[GraphRecord], nested: Mapping[int, int]) -> C
         backward_ops=backward if known else None,
         estimated=sorted({reason for record in records for reason in record.ops_estimated}),
     )
+
+
+def eager_calls(record: GraphRecord, nested: Mapping[int, int]) -> tuple[int, int]:
+    """Forward and backward calls of a graph, those inside of another graph's calls apart."""
+    return (
+        record.calls - nested.get(region_key(record.graph, False), 0),
+        record.backward_calls - nested.get(region_key(record.graph, True), 0),
+    )
+
+
+def nested_calls(observed: Observed) -> dict[int, int]:
+    """By region key, the calls inside of another graph's."""
+    return {key: row.nested for key, row in observed.regions.items() if row.nested}
 
 
 def _set_region_times(records: Sequence[GraphRecord], regions: Mapping[int, RegionRow]) -> None:

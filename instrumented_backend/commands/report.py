@@ -1,0 +1,62 @@
+"""``instrumented-backend report``: saved reports as one HTML page."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from instrumented_backend.commands.saved import places, read_all
+from instrumented_backend.records.remote import Place, RemotePath
+from instrumented_backend.records.whole_file import write_whole
+
+
+@click.command("report")
+@click.argument("reports", nargs=-1, required=True, callback=places, metavar="REPORT...")
+@click.option(
+    "-o",
+    "--output",
+    type=Path,
+    metavar="FILE",
+    help="Where the page goes; - is stdout.  [default: beside the report, as .html; of a URL, "
+    "report.html]",
+)
+@click.option(
+    "--source/--no-source",
+    default=True,
+    show_default=True,
+    help="With the text of your files and of generated code, or without.",
+)
+def command(reports: tuple[Place, ...], output: Path | None, source: bool) -> None:
+    """Make one HTML page of saved reports, with your own source in it.
+
+    A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
+    file, or the folder, for all in it. The page needs no network and no other file.
+
+    Your files are read from where they were when the program ran, and shown if they are still the
+    same.
+
+    \b
+        instrumented-backend report reports
+        instrumented-backend report report.rank0.pid17.json -o page.html --no-source
+    """
+    from instrumented_backend.views.page.page import render_page, to_bytes
+
+    page = to_bytes(render_page(read_all(reports), source=source))
+    if output == Path("-"):
+        sys.stdout.buffer.write(page)
+        return
+    path = output or _beside(reports[0])
+    try:
+        write_whole(path, page)
+    except OSError as error:
+        reason = error.strerror or error
+        raise click.UsageError(
+            f"{path}: cannot be written: {reason}; name another with -o"
+        ) from None
+    click.echo(f"{path}: {len(page) / 1e6:.1f} MB, to be opened in a browser")
+
+
+def _beside(report: Place) -> Path:
+    if isinstance(report, RemotePath):
+        return Path("report.html")
+    return report / "report.html" if report.is_dir() else report.with_suffix(".html")

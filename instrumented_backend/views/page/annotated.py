@@ -1,0 +1,208 @@
+"""Files by the time that was lost in them, each as its source with what was seen on each line."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from markupsafe import Markup, escape
+
+from instrumented_backend.records import FileRecord, LineRecord, MissingRecord, Report
+from instrumented_backend.records.escapes import shown
+from instrumented_backend.units import duration
+from instrumented_backend.views.page.texts import source_of
+from instrumented_backend.views.words import count, short_path
+
+MAX_WIDTH = 1_000  # characters of one line
+WHOLE = 300  # lines of a file that is shown whole
+AROUND = 12  # lines shown before and after one with something to tell, in longer files
+MAX_OPS = 6  # names of ops in what is told of a line
+
+
+@dataclass
+class ShownLine:
+    """A line as it is drawn. ``code`` is highlighted; ``states`` are "captured", "eager", ..."""
+
+    number: int
+    code: Markup
+    record: LineRecord | None = None
+    states: list[str] = field(default_factory=list)
+    marks: str = ""
+    eager: list[MissingRecord] = field(default_factory=list)
+    title: str = ""
+    skipped: int = 0  # lines between the one above and this one
+
+
+@dataclass
+class ShownFile:
+    """A file with its lines; sums over all of them, of which those with no text have their own."""
+
+    name: str
+    path: str
+    anchor: str
+    records: list[LineRecord]
+    lines: list[ShownLine] = field(default_factory=list)
+    said: str | None = None  # why there is no source
+
+    @property
+    def lost_us(self) -> float:
+        """In eager ops, and in recompiling what begins here."""
+        return sum((one.eager_time_us or 0.0) + 1e6 * one.recompile_s for one in self.records)
+
+    @property
+    def eager_us(self) -> float:
+        return sum(one.eager_time_us or 0.0 for one in self.records)
+
+    @property
+    def recompile_s(self) -> float:
+        return sum(one.recompile_s for one in self.records)
+
+    @property
+    def captured_ops(self) -> int | None:
+        known = [one.captured_ops for one in self.records if one.captured_ops is not None]
+        return sum(known) if known else None
+
+    @property
+    def eager_ops(self) -> int | None:
+        known = [one.eager_ops for one in self.records if one.eager_ops is not None]
+        return sum(known) if known else None
+
+    @property
+    def breaks(self) -> int:
+        return sum(len(one.breaks) for one in self.records)
+
+    @property
+    def recompiles(self) -> int:
+        return sum(one.recompiles for one in self.records)
+
+
+def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFile]:
+    """The one in which most time was lost first; what is on no known line last."""
+    by_file: defaultdict[str | None, list[LineRecord]] = defaultdict(list)
+    for record in report.lines:
+        by_file[record.file].append(record)
+    eager: defaultdict[tuple[str | None, int | None], list[MissingRecord]] = defaultdict(list)
+    for missed in report.ops.missing:
+        eager[missed.file, missed.line].append(missed)
+    known = {record.file: record for record in report.files}
+    files = []
+    for number, (file, records) in enumerate(by_file.items()):
+        if file is None:
+            shown_file = ShownFile("no known line", "", f"{prefix}f-none", records)
+            shown_file.said = "ops of threads without a frame of the program's, and library kernels"
+        else:
+            entry = known.get(file, FileRecord(file))
+            shown_file = ShownFile(short_path(file, None), file, f"{prefix}f{number}", records)
+            _add_lines(shown_file, entry, eager, with_source)
+        files.append(shown_file)
+    return sorted(files, key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))
+
+
+def _add_lines(
+    file: ShownFile,
+    entry: FileRecord,
+    eager: dict[tuple[str | None, int | None], list[MissingRecord]],
+    with_source: bool,
+) -> None:
+    source, why = source_of(entry) if with_source else (None, "left out: --no-source")
+    file.said = why
+    records = {record.line: record for record in file.records if record.line is not None}
+    code = _highlighted(source) if source is not None else {}
+    wanted = _wanted(list(records), len(source)) if source is not None else sorted(records)
+    above = 0
+    for number in wanted:
+        record = records.get(number)
+        line = ShownLine(number, code.get(number, Markup("")), record)
+        line.skipped = number - above - 1 if source is not None else 0
+        if record is not None:
+            line.eager = eager.get((file.path, number), [])
+            line.states = states(record)
+            line.marks = "".join(_MARKS[state] for state in line.states)
+            line.title = told(record, line.eager)
+        file.lines.append(line)
+        above = number
+
+
+def _wanted(lines: list[int], length: int) -> list[int]:
+    """The lines of a file that are shown."""
+    if length > WHOLE:
+        near = {
+            at for line in lines for at in range(line - AROUND, line + AROUND + 1) if at <= length
+        }
+        return sorted(at for at in near if at > 0)
+    return sorted({*range(1, length + 1), *lines})
+
+
+_MARKS = {"captured": "C", "eager": "E", "broken": "B", "recompiled": "R"}
+
+
+def states(record: LineRecord) -> list[str]:
+    """What a line is: captured, eager, both; broken or recompiled here."""
+    found = []
+    if record.captured_ops or record.called:
+        found.append("captured")
+    if record.eager_ops or record.eager_time_us:
+        found.append("eager")
+    if record.breaks:
+        found.append("broken")
+    if record.recompiles or record.guards:
+        found.append("recompiled")
+    return found
+
+
+def told(record: LineRecord, eager: Sequence[MissingRecord]) -> str:
+    """What there is to say of a line, in one sentence."""
+    parts = []
+    if record.captured_ops:
+        names = ", ".join(list(record.called)[:MAX_OPS])
+        parts.append(f"{count(record.captured_ops, 'op')} captured{f' ({names})' if names else ''}")
+    elif record.called:
+        parts.append(f"in a graph that was not called: {', '.join(list(record.called)[:MAX_OPS])}")
+    if record.eager_ops:
+        names = ", ".join(one.op for one in eager[:MAX_OPS])
+        time = duration(record.eager_time_us or 0.0)
+        spread = record.eager_ops_spread
+        words = count(record.eager_ops, "eager op", spread)
+        parts.append(f"{words}, {time}{f' ({names})' if names else ''}")
+    if record.breaks:
+        parts.append("the graph breaks here")
+    if record.recompiles:
+        parts.append(f"compiled again {count(record.recompiles, 'time')}")
+    elif record.guards:
+        parts.append("a guard that failed was made here")
+    return "; ".join(parts)
+
+
+# --- Source -------------------------------------------------------------------------------------
+
+
+def _highlighted(source: list[str]) -> dict[int, Markup]:
+    """By line. Text that is no Python is shown all the same."""
+    from pygments.lexers import PythonLexer
+    from pygments.token import STANDARD_TYPES
+
+    cut = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]} …" for line in source]
+    lines: list[list[tuple[str, str]]] = [[]]
+    for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens("\n".join(cut)):
+        while kind not in STANDARD_TYPES:
+            kind = kind.parent
+        name = STANDARD_TYPES[kind]
+        drawn_as = _CLASSES.get(name) or _CLASSES.get(name[:1], "")
+        for number, part in enumerate(value.split("\n")):
+            if number:
+                lines.append([])
+            if part:
+                lines[-1].append((drawn_as, part))
+    return {number: _drawn(parts) for number, parts in enumerate(lines, start=1)}
+
+
+def _drawn(parts: list[tuple[str, str]]) -> Markup:
+    drawn = []
+    for name, run in groupby(parts, key=lambda part: part[0]):
+        text = escape(shown("".join(part for _, part in run).expandtabs(4)))
+        drawn.append(f"<i class={name}>{text}</i>" if name else str(text))
+    return Markup("".join(drawn))  # what is of the program has been escaped
+
+
+# Of Pygments' classes, by name or first letter: the last are of names that are defined.
+_CLASSES = {"k": "k", "ow": "k", "s": "s", "m": "m", "c": "c", "nf": "f", "nc": "f", "nd": "f"}

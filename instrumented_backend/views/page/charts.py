@@ -1,0 +1,117 @@
+"""Bars: parts of a whole, as what the page's SVG draws."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from instrumented_backend.records import CompileRecord, DeviceRecord, LedgerSection
+from instrumented_backend.records.compilation import longest_first
+from instrumented_backend.units import duration, percent, seconds
+from instrumented_backend.views.meanings import ledger_words
+from instrumented_backend.views.words import phase
+
+WIDTH = 1000.0  # of a whole bar, in the SVG's own units
+MAX_COMPILATIONS = 60
+
+
+@dataclass
+class Part:
+    """``kind`` decides the colour; ``x`` and ``width`` are in the SVG's units."""
+
+    kind: str
+    label: str
+    said: str  # the figure
+    x: float
+    width: float
+    value: float
+
+
+@dataclass
+class Bar:
+    """Its parts side by side; ``text`` says it all to who does not see it."""
+
+    label: str
+    parts: list[Part]
+    said: str = ""
+    link: str | None = None
+
+    @property
+    def text(self) -> str:
+        return ", ".join(f"{part.label} {part.said}" for part in self.parts)
+
+
+def _bar(
+    label: str, values: Sequence[tuple[str, str, str, float]], whole: float, said: str = ""
+) -> Bar:
+    """``values``: kind, label, figure and size of each; ``whole``: the size of a full bar."""
+    parts, x = [], 0.0
+    for kind, name, figure, value in values:
+        width = WIDTH * value / whole if whole else 0.0
+        parts.append(Part(kind, name, figure, round(x, 2), round(width, 2), value))
+        x += width
+    return Bar(label, parts, said)
+
+
+def ledger_bar(ledger: LedgerSection) -> Bar | None:
+    """Where the wall time of the main thread went."""
+    known = [(row, row.seconds) for row in ledger.rows if row.threads == "main" and row.seconds]
+    wall_s = ledger.wall_s or sum(spent for _, spent in known)
+    if not known:
+        return None
+    values = [
+        (
+            row.row,
+            ledger_words(row.row),
+            f"{seconds(spent)} ({percent(100 * spent / wall_s)})"
+            + (f" ± {seconds(row.spread_s)}" if row.spread_s else ""),
+            spent,
+        )
+        for row, spent in known
+    ]
+    return _bar("Wall time of the main thread", values, wall_s, seconds(wall_s))
+
+
+def device_bar(device: DeviceRecord | None) -> Bar | None:
+    """Kernel time on the GPUs, as the windows saw it."""
+    if device is None or not device.kernel_us:
+        return None
+    eager_us = max(0.0, device.kernel_us - device.captured_us)
+    values = [
+        (kind, label, f"{duration(us)} ({percent(100 * us / device.kernel_us)})", us)
+        for kind, label, us in (
+            ("captured", "compiled code", device.captured_us),
+            ("eager_ops", "eager ops", eager_us),
+        )
+        if us
+    ]
+    return _bar("Kernel time on the GPU, sampled", values, device.kernel_us)
+
+
+def compile_bars(compilations: Sequence[CompileRecord]) -> list[Bar]:
+    """Each compilation's phases, in the order in which they were; of many, the longest."""
+    most = max((record.total_s or 0.0 for record in compilations), default=0.0)
+    longest = sorted(compilations, key=lambda record: -(record.total_s or 0.0))[:MAX_COMPILATIONS]
+    kept = {id(record) for record in longest}
+    bars = []
+    for record in compilations:
+        if id(record) not in kept or not record.total_s:
+            continue
+        values = [
+            (name.removesuffix("_s"), phase(name), seconds(took), took)
+            for name, took in record.phases_s.items()
+            if took
+        ]
+        outcome = "" if record.outcome == "compiled" else f", {record.outcome}"
+        label = f"{record.compile_id} {record.direction}{outcome} · {record.function or '?'}"
+        bar = _bar(label, values, most, seconds(record.total_s))
+        graph = next((graph for graph in record.graphs if graph is not None), None)
+        bar.link = None if graph is None else f"g{graph}"
+        bars.append(bar)
+    return bars
+
+
+def phase_totals(phases: dict[str, float]) -> list[tuple[str, str, str]]:
+    """For the legend: kind, words and seconds, the longest first."""
+    return [
+        (name.removesuffix("_s"), phase(name), seconds(took))
+        for name, took in longest_first(phases)
+    ]

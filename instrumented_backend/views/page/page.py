@@ -1,0 +1,356 @@
+"""The report as one HTML file: no request to anywhere, opened from disk."""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from instrumented_backend.records import BreakRecord, KernelRecord, RecompileRecord, Report
+from instrumented_backend.records.escapes import shown
+from instrumented_backend.records.fields import field_values
+from instrumented_backend.units import duration, percent, seconds, size
+from instrumented_backend.views.advice import next_steps, remarks
+from instrumented_backend.views.names import Names
+from instrumented_backend.views.not_compiled import not_compiled
+from instrumented_backend.views.output import TableRow
+from instrumented_backend.views.page.annotated import ShownFile, shown_files
+from instrumented_backend.views.page.charts import (
+    Bar,
+    compile_bars,
+    device_bar,
+    ledger_bar,
+    phase_totals,
+)
+from instrumented_backend.views.page.tables import ShownTable, shown_table
+from instrumented_backend.views.page.texts import KernelTexts
+from instrumented_backend.views.words import count, short_path
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+MAX_REPORTS = 16  # drawn in full
+TOLD_APART = ("graphs", "compiled", "missing", "caches", "compile", "counters")
+_STEPS = ("breaks", "recompiles", "missing", "compile", "caches", "ledger")
+
+
+def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool = False) -> str:
+    """One page of one or several reports, of which the first is shown first.
+
+    Without ``source``, no text of the program or of generated code is in it. ``frame``: it is
+    shown inside another page.
+    """
+    # In a frame, kernels' sources would be most of it, and saved with the notebook.
+    texts = source and not frame
+    drawn = [
+        _drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])
+    ]
+    script = _text("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            drawn=drawn,
+            left_out=max(0, len(reports) - MAX_REPORTS),
+            ranks=_ranks(reports) if len(reports) > 1 else [],
+            style=_text("page.css"),
+            script=script,
+            script_digest=digest,
+            frame=frame,
+            title=_title(reports[0]),
+        )
+    )
+
+
+def to_bytes(page: str) -> bytes:
+    """UTF-8: what could not be written in it has been escaped where it was drawn."""
+    return page.encode("utf-8")
+
+
+@cache
+def _text(name: str) -> str:
+    folder = resources.files("instrumented_backend.views.page") / "templates"
+    return (folder / name).read_text(encoding="utf-8")
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import DictLoader, Environment, StrictUndefined
+
+    names = ("page.html", "report.html", "parts.html")
+    environment = Environment(
+        loader=DictLoader({name: _text(name) for name in names}),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_finalized,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        duration=duration, seconds=seconds, percent=percent, size=size, where=_where
+    )
+    environment.globals.update(count=count)
+    return environment
+
+
+def _finalized(value: Any) -> Any:
+    """Text of others may hold what turns a line round, or no browser can read."""
+    if value is None:
+        return ""
+    return shown_text(value) if type(value) is str else value
+
+
+def shown_text(text: str) -> str:
+    """Lines stay lines."""
+    return "\n".join(map(shown, text.split("\n")))
+
+
+def _where(place: tuple[str | None, int | None]) -> str:
+    return short_path(*place)
+
+
+def _title(report: Report) -> str:
+    return report.run.command or f"process {report.run.pid}"
+
+
+# --- One report ---------------------------------------------------------------------------------
+
+
+@dataclass
+class ShownKernel:
+    number: int
+    record: KernelRecord
+    lines: list[tuple[str, str, str | None]]  # "model.py:12", the whole path, its anchor
+    text: str | None
+    figures: dict[str, str]
+
+
+@dataclass
+class Drawn:
+    """What the template needs of one report; ``p`` is in front of its anchors."""
+
+    p: str
+    report: Report
+    heading: str
+    verdict: str
+    loud: list[str]
+    steps: list[tuple[str, str]]  # the section's name, and what to do
+    bars: list[Bar]
+    files: list[ShownFile]
+    compilations: list[Bar]
+    phases: list[tuple[str, str, str]]
+    tables: dict[str, ShownTable]
+    remarks: dict[str, list[str]]
+    kernels: list[ShownKernel]
+    names: Names
+    anchors: dict[tuple[str | None, int | None], str] = field(default_factory=dict)
+
+    def anchor(self, file: str | None, line: int | None) -> str | None:
+        """Of a line that is shown."""
+        return self.anchors.get((file, line))
+
+    def broken(self, number: int) -> BreakRecord:
+        return self.report.breaks[number]
+
+    def again(self, number: int) -> RecompileRecord:
+        return self.report.recompiles[number]
+
+    def graph_name(self, graph: int) -> str:
+        for record in self.report.graphs:
+            if record.graph == graph:
+                name = self.names.function(record.compiled, record.function)
+                return f"graph {graph} ({name})" if name else f"graph {graph}"
+        return f"graph {graph}"
+
+    @property
+    def timed(self) -> bool:
+        return any(each.record.device_time_total_us is not None for each in self.kernels)
+
+    @property
+    def captured_pct(self) -> str:
+        return percent(self.report.summary.pct_ops)
+
+
+def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
+    prefix = f"r{number}-"
+    files = shown_files(report, prefix, source)
+    anchors: dict[tuple[str | None, int | None], str] = {
+        (file.path, line.number): f"{file.anchor}-{line.number}"
+        for file in files
+        for line in file.lines
+        if line.record is not None
+    }
+
+    first_kernels: dict[int | None, int] = {}
+    for place, kernel in enumerate(report.kernels):
+        first_kernels.setdefault(kernel.graph, place)
+
+    def link(table: str, row: TableRow, column: str) -> str | None:
+        value = row.get(column or "graph")
+        if table == "graphs" and column == "kernels":
+            graph = row["graph"]
+            first = first_kernels.get(graph) if isinstance(graph, int) else None
+            return None if first is None else f"{prefix}k{first}"
+        if column == ("" if table == "graphs" else "graph") and isinstance(value, int):
+            return f"{prefix}g{value}"
+        if isinstance(value, str) and column in ("where", "used_at"):
+            file, _, line = value.rpartition(":")
+            return anchors.get((file, int(line))) if line.isdigit() else None
+        return None
+
+    tables = {
+        name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
+    }
+    texts = KernelTexts()
+    bars = [ledger_bar(report.ledger), device_bar(report.ops.device)]
+    return Drawn(
+        p=prefix,
+        report=report,
+        heading=_heading(report),
+        verdict=verdict(report),
+        loud=not_compiled(report),
+        steps=_steps(report),
+        bars=[bar for bar in bars if bar is not None],
+        files=files,
+        compilations=compile_bars(report.compile.compilations),
+        phases=phase_totals(report.compile.phases),
+        tables=tables,
+        remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
+        kernels=[
+            _kernel(place, kernel, anchors, texts if kernels else None)
+            for place, kernel in enumerate(report.kernels)
+        ],
+        names=Names(report),
+        anchors=anchors,
+    )
+
+
+def _kernel(
+    number: int,
+    record: KernelRecord,
+    anchors: dict[tuple[str | None, int | None], str],
+    texts: KernelTexts | None,
+) -> ShownKernel:
+    lines = []
+    for each in record.source_lines:
+        file, _, line = each.rpartition(":")
+        place = (file, int(line)) if line.isdigit() else (each, None)
+        whole = short_path(*place)
+        lines.append((PurePath(whole).name, whole, anchors.get(place)))
+    figures = {
+        name: _words(value)
+        for name, value in field_values(record).items()
+        if value not in (None, [], {})
+        and name not in ("source_lines", "notes", "note_codes", "kernel_name")
+    }
+    if texts is None:  # they may be of a folder that is nobody's business
+        for name in ("path", "kernel_path"):
+            figures.pop(name, None)
+    return ShownKernel(number, record, lines, texts.of(record) if texts else None, figures)
+
+
+def _words(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return str(value)
+
+
+def _heading(report: Report) -> str:
+    run = report.run
+    worker = f", {run.worker}" if run.worker else ""
+    return f"rank {run.rank}, process {run.pid}{worker}"
+
+
+def verdict(report: Report) -> str:
+    """The run in a sentence; a figure and its unit stay on one line."""
+    return (
+        _verdict(report).replace(" %", "\N{NO-BREAK SPACE}%").replace(" s ", "\N{NO-BREAK SPACE}s ")
+    )
+
+
+def _verdict(report: Report) -> str:
+    ledger, summary = report.ledger, report.summary
+    graphs = f"{count(summary.graphs, 'graph')}, called {count(summary.graph_calls, 'time')}"
+    captured_s = ledger.seconds("captured")
+    if captured_s is None or not ledger.wall_s:
+        return f"{graphs[:1].upper()}{graphs[1:]}; where the time went is not known."
+    parts = [
+        (spent, words)
+        for row, words in (
+            ("eager_ops", "eager ops"),
+            ("compile", "compiling"),
+            ("python", "Python"),
+            ("data", "data loading"),
+            ("startup", "start-up"),
+        )
+        if (spent := ledger.seconds(row))
+    ]
+    rest = ""
+    if parts:
+        spent, words = max(parts)
+        rest = f"; {words} took most of the rest ({percent(100 * spent / ledger.wall_s)})"
+    return (
+        f"{percent(100 * captured_s / ledger.wall_s)} of {seconds(ledger.wall_s)} was spent in "
+        f"compiled code ({graphs}){rest}."
+    )
+
+
+def _steps(report: Report) -> list[tuple[str, str]]:
+    """What to do, from what costs most on."""
+    cost_us = {
+        "breaks": sum(record.eager_time_us or 0.0 for record in report.breaks),
+        "recompiles": 1e6 * sum(record.compile_s for record in report.recompiles),
+        "missing": sum(record.time_us for record in report.ops.missing),
+        "compile": 1e6 * report.compile.total_s,
+    }
+    has_rows = {
+        "breaks": report.breaks,
+        "recompiles": report.recompiles,
+        "missing": report.ops.missing,
+    }
+    names = [name for name in _STEPS if has_rows.get(name, True)]
+    names.sort(key=lambda name: -cost_us.get(name, 0.0))
+    return [(name, step) for name in names for step in next_steps(report, name)]
+
+
+# --- Several ------------------------------------------------------------------------------------
+
+
+@dataclass
+class Compared:
+    """One figure of all the ranks; ``differs`` where they don't agree."""
+
+    name: str
+    values: list[str]
+    differs: bool
+
+
+def _ranks(reports: Sequence[Report]) -> list[Compared]:
+    found = []
+    for name, values in (
+        ("graphs", [report.summary.graphs for report in reports]),
+        ("graph calls", [report.summary.graph_calls for report in reports]),
+        ("backward calls", [report.summary.backward_calls for report in reports]),
+        ("graph breaks", [report.summary.graph_breaks for report in reports]),
+        ("recompiles", [report.summary.recompiles for report in reports]),
+        ("captured ops", [report.summary.captured_ops for report in reports]),
+        ("total ops", [report.summary.total_ops for report in reports]),
+        ("graphs from the cache", [report.caches.graphs.hit for report in reports]),
+    ):
+        texts = ["-" if value is None else f"{value}" for value in values]
+        found.append(Compared(name, texts, len(set(texts)) > 1))
+    for name, took in (
+        ("compiling (s)", [report.compile.total_s for report in reports]),
+        ("wall time (s)", [report.ledger.wall_s or report.run.wall_s for report in reports]),
+    ):
+        texts = ["-" if value is None else f"{value:.2f}" for value in took]
+        known = [value for value in took if value]
+        differs = bool(known) and max(known) > 1.1 * min(known)
+        found.append(Compared(name, texts, differs))
+    return found

@@ -1,0 +1,81 @@
+"""Texts that the page shows and the report does not hold: the program's files, generated code.
+
+Each is read from where it was, if it still is what the program ran.
+"""
+
+import hashlib
+import linecache
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from instrumented_backend.records import FileRecord, KernelRecord, bounded
+
+MAX_BYTES = 4 << 20  # of one file
+MAX_KERNEL = 20_000  # characters of one kernel
+MAX_KERNELS = 1_500_000  # characters of all of them
+
+NOT_HERE = "its text is not on this machine"
+CHANGED = "it has changed since the program ran: its text would not be what ran"
+
+
+def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
+    """The file's lines; or None, and why."""
+    if record.sha256 is None:
+        return None, NOT_HERE
+    found = False
+    # A cell of a notebook is in Python's own cache of lines, if this is the process that ran it.
+    for text in (_read(record.file), _kept(record.text_in or record.file)):
+        if text:
+            found = True
+            if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
+                return text.removesuffix("\n").split("\n"), None
+    return None, CHANGED if found else NOT_HERE
+
+
+def _kept(file: str) -> str:
+    """What Python itself keeps of a file that was read before."""
+    return "".join(linecache.getlines(file)) if file in linecache.cache else ""
+
+
+def _read(file: str) -> str | None:
+    try:
+        text = bounded.read_text(Path(file), MAX_BYTES)
+    except (OSError, ValueError):
+        return None
+    text = text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")
+    # As Python's cache of lines has it, which the digest is of.
+    return text if text.endswith("\n") or not text else f"{text}\n"
+
+
+class KernelTexts:
+    """Kernels' own source, out of the modules that Inductor wrote, as long as there is room."""
+
+    def __init__(self) -> None:
+        self._left = MAX_KERNELS
+
+    def of(self, kernel: KernelRecord) -> str | None:
+        if kernel.path is None or kernel.language == "extern":
+            return None
+        match = _definition(kernel.kernel_name).search(_module(kernel.path))
+        text = match["text"].strip("\n") if match else None
+        if not text or len(text) > min(MAX_KERNEL, self._left):
+            return None
+        self._left -= len(text)
+        return text
+
+
+@lru_cache(maxsize=64)  # a graph's kernels follow each other
+def _module(path: str) -> str:
+    try:
+        return bounded.read_text(Path(path), MAX_BYTES)
+    except (OSError, ValueError):
+        return ""
+
+
+def _definition(name: str) -> re.Pattern[str]:
+    """``name = async_compile.triton('name', '''...''', ...)``"""
+    return re.compile(
+        rf"^{re.escape(name)} = async_compile\.\w+\([^\n]*?r?'''(?P<text>.*?)'''",
+        re.MULTILINE | re.DOTALL,
+    )
