@@ -12,10 +12,10 @@ import click
 
 from instrumented_backend.commands import processes
 from instrumented_backend.commands.targets import NoTarget, target
-from instrumented_backend.records.follow import FollowedReport, Follower
 
 if TYPE_CHECKING:
     from instrumented_backend.commands.terminal import Terminal
+    from instrumented_backend.records.follow import FollowedReport
     from instrumented_backend.views.top.watched import Watched
 
 LOOK_S = 0.25  # between looks at the files, for a screen
@@ -42,7 +42,8 @@ def command(what: str | None) -> None:
     Without a terminal, it prints a line for each thing that happens, one each 10 s for how far the
     programs are, and ends when they have.
     """
-    # Not before the command is asked for: nobody else needs rich.
+    # Not before the command is asked for: the others need neither rich nor msgspec.
+    from instrumented_backend.records.follow import Follower
     from instrumented_backend.views.top.watched import Watched
 
     try:
@@ -86,7 +87,7 @@ def _draw(watched: "Watched", terminal: "Terminal") -> None:
             chosen = watched.reports[number].path if watched.reports else None
 
 
-def _number(reports: Sequence[FollowedReport], chosen: Path | None) -> int:
+def _number(reports: "Sequence[FollowedReport]", chosen: Path | None) -> int:
     """Of the chosen one, wherever it is now; the first where it is gone."""
     return next((i for i, each in enumerate(reports) if each.path == chosen), 0)
 

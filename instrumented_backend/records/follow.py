@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from instrumented_backend.records.report import INTERRUPTED, RUNNING, Report, RunSection
-from instrumented_backend.records.store import read_report
+from instrumented_backend.records.report import INTERRUPTED, RUNNING, RunSection
+from instrumented_backend.records.live import LiveReport, read_live
 from instrumented_backend.records.version import ReportError
 
 PATIENCE_S = 0.25  # of one look, for reading: its caller has a picture to draw
 KEPT_MOMENTS = 600
+RATE_OVER_S = 5.0
 REMOVED_FOR_S = 60.0  # how long a report is kept whose file is gone
 LATE_S = 60.0  # what processes of one run may start after each other
 # Without a sign of life for three times what lies between two snapshots, nobody expects another.
@@ -41,7 +42,7 @@ class FollowedReport:
     """One report file: what it held when it could last be read, and what has been seen of it."""
 
     path: Path
-    report: Report | None = None
+    report: LiveReport | None = None
     problem: str | None = None  # why the file, as it is now, cannot be read
     removed_s: float | None = None  # since when there is no file, by `time.monotonic`
     stamp: _Stamp | None = None
@@ -73,12 +74,24 @@ class FollowedReport:
         seen_at = self.report.run.seen_at if self.report is not None else None
         return self.stamp[0] * 1e-9 if seen_at is None and self.stamp else seen_at or 0.0
 
-    def rate(self) -> float | None:
-        """Graph calls a second between the last two reports that were seen."""
+    def latest(self) -> tuple[float, float] | None:
+        """Graph calls a second, and over how many seconds up to the last report.
+
+        At least `RATE_OVER_S`, where there are reports as old as that; None before there are two.
+        """
         if len(self.moments) < 2:
             return None
-        before, last = self.moments[-2], self.moments[-1]
-        return (last.calls - before.calls) / (last.at_s - before.at_s)
+        last = self.moments[-1]
+        for before in reversed(list(self.moments)[:-1]):
+            over_s = last.at_s - before.at_s
+            if over_s >= RATE_OVER_S:
+                break
+        return (last.calls - before.calls) / over_s, over_s
+
+    def rate(self) -> float | None:
+        """Graph calls a second, of late."""
+        latest = self.latest()
+        return None if latest is None else latest[0]
 
     def rates(self, parts: int) -> list[float]:
         """Graph calls a second in equal parts of the time that was watched.
@@ -105,8 +118,8 @@ class Change:
     """A new report, and the one of the same process whose place it took."""
 
     of: FollowedReport
-    report: Report
-    before: Report | None
+    report: LiveReport
+    before: LiveReport | None
 
 
 class Follower:
@@ -199,7 +212,7 @@ class Follower:
     def _read(self, path: Path, stamp: _Stamp) -> list[Change]:
         known = self._known.setdefault(path, FollowedReport(path))
         try:
-            report = read_report(path)
+            report = read_live(path)
         except ReportError as error:
             if not os.path.exists(path):
                 return []  # removed since
@@ -218,7 +231,7 @@ class Follower:
         return [Change(known, report, before)]
 
 
-def _same_run(one: Report, other: Report) -> bool:
+def _same_run(one: LiveReport, other: LiveReport) -> bool:
     """Of one process, and counted from the same moment on."""
     return (one.run.pid, one.run.started) == (other.run.pid, other.run.started)
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from instrumented_backend.records import BreakRecord, Compiling, RecompileRecord, Report
+from instrumented_backend.records import BreakRecord, Compiling, RecompileRecord
+from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, seconds
 from instrumented_backend.views.top.names import compilation, guard, recompiled
@@ -36,7 +37,7 @@ class Event:
         return f"{what}{self.took}{colon}{why}" if self.seconds else self.text
 
 
-def events(report: Report, before: Report | None) -> Iterator[Event]:
+def events(report: LiveReport, before: LiveReport | None) -> Iterator[Event]:
     """Without a report before, what goes on, and not all that had happened until then."""
     at = report.run.seen_at or 0.0
     was_under_way = {_key(each): each for each in before.compiling} if before is not None else {}
@@ -72,7 +73,7 @@ def _place(record: Compiling | RecompileRecord) -> tuple[str | None, str | None,
 _Again = tuple[RecompileRecord, list[str], int]  # the guards that failed, and how often
 
 
-def _recompiled(report: Report, before: Report) -> Iterator[_Again]:
+def _recompiled(report: LiveReport, before: LiveReport) -> Iterator[_Again]:
     counted = {(*_place(record), record.compiled): record for record in before.recompiles}
     for record in report.recompiles:
         old = counted.get((*_place(record), record.compiled))
@@ -87,7 +88,7 @@ def _because(guards: list[str]) -> str:
     return f": {'; '.join(guards)}" if guards else ""
 
 
-def _ended(report: Report, ended: Compiling, again: list[_Again], at: float) -> Event:
+def _ended(report: LiveReport, ended: Compiling, again: list[_Again], at: float) -> Event:
     """A compilation that had been seen under way."""
     what, why = "compiled", [] if ended.why is None else [ended.why]
     for recompile, guards, _ in again:
@@ -108,7 +109,7 @@ def _ended(report: Report, ended: Compiling, again: list[_Again], at: float) -> 
 
 
 def _other_compilations(
-    report: Report, before: Report, ended: int, again: int, at: float
+    report: LiveReport, before: LiveReport, ended: int, again: int, at: float
 ) -> Iterator[Event]:
     """Those too short to be seen under way; recompilations are told by themselves."""
     graphs = report.summary.graphs - before.summary.graphs - max(ended, again)
@@ -117,7 +118,7 @@ def _other_compilations(
         yield Event(at, f"compiled {count(graphs, 'more graph')}", WORK, [max(0.0, took_s)])
 
 
-def _breaks(report: Report, before: Report, at: float) -> Iterator[Event]:
+def _breaks(report: LiveReport, before: LiveReport, at: float) -> Iterator[Event]:
     known = {_break_key(each) for each in before.breaks}
     for each in report.breaks:
         if _break_key(each) not in known:
@@ -129,7 +130,7 @@ def _break_key(record: BreakRecord) -> tuple[str, str, str | None, int | None]:
     return record.kind, record.reason, record.file, record.line
 
 
-def _limits(report: Report, before: Report, at: float) -> Iterator[Event]:
+def _limits(report: LiveReport, before: LiveReport, at: float) -> Iterator[Event]:
     hit = {_place(each) for each in before.recompiles if each.limit_hits}
     for each in report.recompiles:
         if each.limit_hits and _place(each) not in hit:
@@ -140,7 +141,7 @@ def _limits(report: Report, before: Report, at: float) -> Iterator[Event]:
             )
 
 
-def found(report: Report, state: str) -> str:
+def found(report: LiveReport, state: str) -> str:
     """``"running, for 4 min 12 s: python train.py"``"""
     wall_s = report.run.wall_s
     age = "" if wall_s is None else f", {'for' if state == RUNNING else 'after'} {elapsed(wall_s)}"

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord, Report
+from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord
 from instrumented_backend.records.follow import FollowedReport
-from instrumented_backend.views.names import Names
+from instrumented_backend.records.live import LiveReport
 from instrumented_backend.views.words import short_path
 
 
@@ -46,13 +46,14 @@ def compilation(record: Compiling) -> str:
     return _named(record.function, record.file, record.line)
 
 
-def recompiled(report: Report, record: RecompileRecord) -> str:
-    """The same, by the module's name where the function's says little."""
-    names = Names(report)
-    function = names.function(record.compiled, record.function)
-    return _named(
-        function, *names.place(record.compiled, record.function, record.file, record.line)
-    )
+def recompiled(report: LiveReport, record: RecompileRecord) -> str:
+    """The same, by the module's name where it has one."""
+    compiled = next((each for each in report.compiled if each.compiled == record.compiled), None)
+    if compiled is None or compiled.path is None:
+        return _named(record.function, record.file, record.line)
+    if record.function == compiled.target:  # torch's own: its line is the same for each such module
+        return _named(compiled.path, compiled.file, compiled.line)
+    return _named(f"{compiled.path}.{record.function}", record.file, record.line)
 
 
 def _named(function: str | None, file: str | None, line: int | None) -> str:

@@ -6,9 +6,9 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.follow import DIED, ENDED, SILENT, UNREADABLE, FollowedReport
+from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed, seconds, whole_percent
 from instrumented_backend.views.meanings import ledger_words
@@ -148,7 +148,7 @@ def _compiling(watched: Watched) -> Lines:
 
 # --- Processes side by side ---------------------------------------------------------------------
 
-_HEADER = ("", "state", "seen", "calls", "calls/s", "recomp.", "compiling", "compiled", "now")
+_HEADER = ("state", "seen", "calls", "calls/s", "recompiles", "compiling", "in graphs", "now")
 _RIGHT = range(2, 8)
 _LEAST = (7, 6, 2, 3, 5, 8, 4)  # left out in this order where the terminal is narrow
 
@@ -158,20 +158,16 @@ def _table(watched: Watched, chosen: int, rows: int, width: int) -> Lines:
     first = min(max(0, chosen - rows // 2), len(watched.reports) - rows)
     shown_ones = watched.reports[first : first + rows]
     cells = [_row(each, names[each], watched.now_s) for each in shown_ones]
-    widths = [
-        max(cell_len(row[column]) for row in [_HEADER, *cells]) for column in range(len(_HEADER))
-    ]
-    columns = list(range(len(_HEADER)))
+    part = f"{first + 1}-{first + rows} of {len(watched.reports)}"
+    header = (part if rows < len(watched.reports) else "", *_HEADER)
+    widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]
+    columns = list(range(len(header)))
     for column in _LEAST:
         fixed = sum(widths[each] for each in columns if each != 8) + 2 * len(columns)
         if fixed + 8 <= width:
             break
         columns.remove(column)
-    title = Text(_spaced(_HEADER, columns, widths), "dim")
-    if rows < len(watched.reports):
-        more = f"{first + 1}-{first + rows} of {len(watched.reports)}"
-        title = Text(f"{more:{widths[0] + 2}}", "dim") + title[widths[0] + 2 :]
-    lines = [title]
+    lines = [Text("".join(_padded(header[each], each, widths) + "  " for each in columns), "dim")]
     for number, (each, row) in enumerate(zip(shown_ones, cells, strict=True)):
         text = Text()
         for column in columns:
@@ -182,10 +178,6 @@ def _table(watched: Watched, chosen: int, rows: int, width: int) -> Lines:
             text.stylize("reverse")
         lines.append(text)
     return lines
-
-
-def _spaced(row: tuple[str, ...], columns: list[int], widths: list[int]) -> str:
-    return "".join(_padded(row[column], column, widths) + "  " for column in columns)
 
 
 def _padded(cell: str, column: int, widths: list[int]) -> str:
@@ -219,7 +211,7 @@ def _row(known: FollowedReport, name: str, now_s: float) -> tuple[str, ...]:
     )
 
 
-def _share(report: Report, row: str) -> str:
+def _share(report: LiveReport, row: str) -> str:
     value, wall_s = report.ledger.seconds(row), report.ledger.wall_s
     return "" if value is None or not wall_s else whole_percent(100 * value / wall_s)
 
@@ -246,7 +238,7 @@ def _details(known: FollowedReport, watched: Watched, width: int, room: int) -> 
     return [*lines, Text(), *again] if again else lines
 
 
-def _heads(known: FollowedReport, report: Report, watched: Watched) -> Iterator[Text]:
+def _heads(known: FollowedReport, report: LiveReport, watched: Watched) -> Iterator[Text]:
     run, state = report.run, known.state(watched.now_s)
     text = Text()
     if len(watched.reports) > 1:
@@ -265,7 +257,7 @@ def _heads(known: FollowedReport, report: Report, watched: Watched) -> Iterator[
         yield Text(shown(run.command), "dim")
 
 
-def _counts(report: Report) -> Text:
+def _counts(report: LiveReport) -> Text:
     summary = report.summary
     return Text(
         f"{count(summary.graphs, 'graph')}, {summary.graph_calls:,} calls "
@@ -274,12 +266,12 @@ def _counts(report: Report) -> Text:
     )
 
 
-def _speed(known: FollowedReport, report: Report, width: int) -> Text:
+def _speed(known: FollowedReport, report: LiveReport, width: int) -> Text:
     """``graph calls/s ▅▅▆▁▆ 41.2 · 39.8 over the run``"""
     text = Text("graph calls/s ")
-    rate = known.rate()
+    latest = known.latest()
     after_startup_s = (report.ledger.wall_s or 0.0) - (report.ledger.seconds("startup") or 0.0)
-    words = [] if rate is None else [f"{figure(rate)} in the last {_between(known)}"]
+    words = [f"{figure(latest[0])} in the last {elapsed(latest[1])}"] if latest else []
     if after_startup_s > 0:
         words.append(f"{figure(report.summary.graph_calls / after_startup_s)} since startup")
     said = " · ".join(words)
@@ -291,11 +283,6 @@ def _speed(known: FollowedReport, report: Report, width: int) -> Text:
     return text
 
 
-def _between(known: FollowedReport) -> str:
-    before, last = known.moments[-2], known.moments[-1]
-    return elapsed(max(1.0, last.at_s - before.at_s))
-
-
 def _sparks(rates: list[float]) -> str:
     """A blank where nothing was called."""
     top = max(rates)
@@ -305,7 +292,7 @@ def _sparks(rates: list[float]) -> str:
     )
 
 
-def _ledger(report: Report, width: int) -> Iterator[Text]:
+def _ledger(report: LiveReport, width: int) -> Iterator[Text]:
     """A bar for each row of the main thread, the largest first."""
     ledger = report.ledger
     rows = [
@@ -325,7 +312,7 @@ def _ledger(report: Report, width: int) -> Iterator[Text]:
         yield text
 
 
-def _recompiles(report: Report, room: int) -> Iterator[Text]:
+def _recompiles(report: LiveReport, room: int) -> Iterator[Text]:
     """The functions that took longest, a line each; below each its guards where there is room."""
     records = sorted(report.recompiles, key=lambda record: record.compile_s, reverse=True)
     with_guards = room >= 1 + 2 * len(records)
