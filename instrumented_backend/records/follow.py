@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from instrumented_backend.records.report import INTERRUPTED, RUNNING, RunSection
 from instrumented_backend.records.live import LiveReport, read_live
+from instrumented_backend.records.report import INTERRUPTED, RUNNING, RunSection
 from instrumented_backend.records.version import ReportError
 
 PATIENCE_S = 0.25  # of one look, for reading: its caller has a picture to draw

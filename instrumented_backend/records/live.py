@@ -7,7 +7,7 @@ import msgspec
 
 from instrumented_backend.records import bounded
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
-from instrumented_backend.records.compilation import Compiling, CompileSection
+from instrumented_backend.records.compilation import CompileSection, Compiling
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.decoding import decode
 from instrumented_backend.records.ledger import LedgerSection
@@ -42,7 +42,8 @@ def read_live(path: Path) -> LiveReport:
     try:
         # What is not asked for is passed over, and not decoded.
         report = msgspec.json.decode(text, type=LiveReport)
-        if report.schema_version == SCHEMA_VERSION:
+        is_current = report.run.seen_at is not None  # or of an earlier release
+        if report.schema_version == SCHEMA_VERSION and is_current:
             return report
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         pass  # names that are no UTF-8, or what the slower way has words for
