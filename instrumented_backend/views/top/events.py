@@ -12,6 +12,7 @@ from instrumented_backend.views.words import count, short_path
 
 # How an event is to be seen.
 PLAIN, WORK, BAD = "plain", "work", "bad"
+_NOT_COMPILED = {"failed": "failed to compile", "skipped": "gave up compiling"}
 MAX_GUARDS = 3  # of one event
 
 
@@ -102,8 +103,8 @@ def _ended(report: LiveReport, ended: Compiling, again: list[_Again], at: float)
         ),
         None,
     )
-    if record is not None and record.outcome in ("failed", "skipped"):
-        what = f"{record.outcome}, not compiled:"
+    if record is not None and record.outcome in _NOT_COMPILED:
+        what = _NOT_COMPILED[record.outcome]
     took = [record.total_s] if record is not None and record.total_s is not None else []
     return Event(at, f"{what} {compilation(ended)}{_because(why)}", WORK, took)
 

@@ -3,7 +3,7 @@
 import time
 
 from instrumented_backend.records.escapes import shown
-from instrumented_backend.records.follow import FollowedReport
+from instrumented_backend.records.follow import ENDED, FollowedReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, whole_percent
 from instrumented_backend.views.meanings import ledger_words
@@ -51,8 +51,8 @@ def processes(watched: Watched) -> str:
     parts = []
     for state, number in states.most_common():
         which = together(names[each] for each in watched.in_state(state))
-        few = number < len(watched.reports) and (state != RUNNING or len(which) < 24)
-        parts.append(f"{number} {state}{f' ({which})' if few else ''}")
+        is_news = state not in (RUNNING, ENDED) and number < len(watched.reports)
+        parts.append(f"{number} {state}{f' ({which})' if is_news else ''}")
     return f"{len(watched.reports)} processes: {', '.join(parts)}"
 
 

@@ -179,9 +179,7 @@ def test_a_file_is_read_when_it_has_changed(tmp_path: Path, clock: Clock) -> Non
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff\xfe", b"[1]", b'{"schema_version": 1}'])
-def test_a_damaged_file_leaves_what_was_known(
-    tmp_path: Path, clock: Clock, content: bytes
-) -> None:
+def test_a_damaged_file_leaves_what_was_known(tmp_path: Path, clock: Clock, content: bytes) -> None:
     follower = following(tmp_path)
     path = keep(tmp_path, live(calls=3))
     follower.look()
