@@ -18,7 +18,8 @@ from sample_report import sample
 from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord, Report
 from instrumented_backend.records.whole_file import write_whole
 
-STARTED_AT = 1_800_000_000.0  # seconds since 1970
+STARTED_AT = 1_700_000_000.0  # seconds since 1970; so long ago that nobody expects a report
+TO_COME = 4_000_000_000.0  # of which no report is old
 NO_PROCESS = 1 << 22  # more than any process's number
 
 

@@ -45,8 +45,9 @@ def events(report: LiveReport, before: LiveReport | None) -> Iterator[Event]:
     under_way = {_key(each): each for each in report.compiling}
     again = list(_recompiled(report, before)) if before is not None else []
     ended = [each for key, each in was_under_way.items() if key not in under_way]
-    for each in ended:
-        yield _ended(report, each, again, at)
+    if before is not None:
+        for each in ended:
+            yield from _ended(report, before, each, again, at)
     for record, guards, times in again:
         if not any(_place(each) == _place(record) for each in ended):
             often = "" if times == 1 else f" {times} times"
@@ -89,24 +90,24 @@ def _because(guards: list[str]) -> str:
     return f": {'; '.join(guards)}" if guards else ""
 
 
-def _ended(report: LiveReport, ended: Compiling, again: list[_Again], at: float) -> Event:
+def _ended(
+    report: LiveReport, before: LiveReport, ended: Compiling, again: list[_Again], at: float
+) -> Iterator[Event]:
     """A compilation that had been seen under way."""
     what, why = "compiled", [] if ended.why is None else [ended.why]
     for recompile, guards, _ in again:
         if _place(recompile) == _place(ended):
             what, why = "recompiled", guards or why
-    record = next(
-        (
-            each
-            for each in reversed(report.compile.compilations)
-            if each.compile_id == ended.compile_id and each.direction == "forward"
-        ),
-        None,
-    )
-    if record is not None and record.outcome in _NOT_COMPILED:
-        what = _NOT_COMPILED[record.outcome]
+    new = report.compile.compilations[len(before.compile.compilations) :]
+    record = next((each for each in new if each.compile_id == ended.compile_id), None)
+    if record is not None:
+        what = _NOT_COMPILED.get(record.outcome, what)
+    elif what == "compiled":  # not recorded: the program has ended, or beyond what is listed
+        if report.run.status != RUNNING:
+            return
+        what = "no longer compiling"
     took = [record.total_s] if record is not None and record.total_s is not None else []
-    return Event(at, f"{what} {compilation(ended)}{_because(why)}", WORK, took)
+    yield Event(at, f"{what} {compilation(ended)}{_because(why)}", WORK, took)
 
 
 def _other_compilations(

@@ -22,6 +22,7 @@ from instrumented_backend.views.top.names import compilation, labels, together
 KEPT_EVENTS = 500
 TOGETHER_S = 10.0  # what happens to several processes within this is one event
 _State = tuple[str, str | None, bool]  # with what cannot be read, and whether its file is gone
+_Events = list[tuple[FollowedReport, Event]]
 _TROUBLES = (DIED, INTERRUPTED, SILENT, UNREADABLE)
 
 
@@ -65,14 +66,16 @@ class Watched:
         self.reports = self._follower.current(self.now_s)
         self.left_out = len(self._follower.all()) - len(self.reports)
         names = labels(self.reports)
-        new = [
+        happened = [
             (event, names[change.of])
             for change in changes
             if change.of in names
             for event in events(change.report, change.before)
         ]
-        new += [(event, names[known]) for known, event in self._changed_states(changes)]
-        gathered = _gathered(new)
+        happened.sort(key=lambda entry: entry[0].at)
+        came, became = self._changed_states(changes)
+        of_states = [[(event, names[known]) for known, event in part] for part in (came, became)]
+        gathered = _gathered([*of_states[0], *happened, *of_states[1]])
         for event in gathered:
             self._keep(event)
         return gathered
@@ -102,27 +105,30 @@ class Watched:
                 entry.who.append(names[known])
         return sorted(found.values(), key=lambda entry: entry.for_s, reverse=True)
 
-    def _changed_states(self, changes: Sequence[Change]) -> Iterable[tuple[FollowedReport, Event]]:
-        new = {change.of: change for change in changes}
-        states = {}
+    def _changed_states(self, changes: Sequence[Change]) -> tuple[_Events, _Events]:
+        """Of processes that are new here, and of others."""
+        changed = {change.of for change in changes}
+        states: dict[FollowedReport, _State] = {}
+        came: _Events = []
+        became: _Events = []
         for known in self.reports:
-            state = known.state(self.now_s)
-            removed = known.removed_s is not None
+            state, removed = known.state(self.now_s), known.removed_s is not None
             states[known] = (state, known.problem, removed)
-            before = self._states.get(known)
-            if before is None:
-                old_problem, was_removed = known.problem, False
-                yield known, Event(self.now_at, _came(known, state), _kind(state))
-            else:
-                old_state, old_problem, was_removed = before
-                if state != old_state:
-                    at = known.last_seen_at() if known in new else self.now_at
-                    yield known, Event(at, _became(known, state, self.now_s), _kind(state))
+            if known not in self._states:
+                came.append((known, Event(self.now_at, _came(known, state), _kind(state))))
+                continue
+            old_state, old_problem, was_removed = self._states[known]
+            if state != old_state:
+                at = known.last_seen_at() if known in changed else self.now_at
+                became.append((known, Event(at, _became(known, state, self.now_s), _kind(state))))
             if known.problem not in (None, old_problem):
-                yield known, Event(self.now_at, f"cannot be read: {known.problem}", BAD)
+                said = f"cannot be read: {known.problem}"
+                became.append((known, Event(self.now_at, said, BAD)))
             if removed and not was_removed:
-                yield known, Event(self.now_at, f"its report was removed: {known.path}", BAD)
+                said = f"its report was removed: {known.path}"
+                became.append((known, Event(self.now_at, said, BAD)))
         self._states = states
+        return came, became
 
     def _keep(self, event: Event) -> None:
         """With an equal one of other processes, where it was a moment ago."""
@@ -150,7 +156,7 @@ def under_way(known: FollowedReport, now_s: float) -> list[tuple[Compiling, floa
 
 
 def _gathered(new: Iterable[tuple[Event, str]]) -> list[Event]:
-    """In the order of time; what several processes met is one."""
+    """What several processes met is one."""
     found: dict[tuple[str, str], Event] = {}
     several = []
     for event, who in new:
@@ -162,7 +168,7 @@ def _gathered(new: Iterable[tuple[Event, str]]) -> list[Event]:
         else:
             same.who.append(who)
             same.seconds += event.seconds
-    return sorted(several, key=lambda event: event.at)
+    return several
 
 
 def _kind(state: str) -> str:

@@ -83,6 +83,12 @@ def test_what_failed_is_not_compiled() -> None:
     assert words(now, before) == [f"failed to compile {HERE} in 3.00 s"]
 
 
+def test_what_ended_with_its_program() -> None:
+    before = live(recompiles=0, compiling=[compiling(STARTED_AT + 90)])
+    assert words(live(recompiles=0, status="interrupted"), before) == []
+    assert words(live(recompiles=0), before) == [f"no longer compiling {HERE}"]
+
+
 def test_short_compilations_are_counted() -> None:
     before, now = live(), live()
     now.summary.graphs += 3
