@@ -9,6 +9,7 @@ Start here. `instrumented` is what Dynamo calls with a graph. Around `compile_fx
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from instrumented_backend.observe.session import Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views.deliver import deliver
+from instrumented_backend.views.metrics import metrics_of
 
 
 class InstrumentedInductor(dynamo.InductorWrapper):
@@ -142,6 +144,16 @@ def _observed_inner_compile(
 def report() -> Report:
     """What has been observed so far in this process."""
     return _session.report()
+
+
+def metrics(prefix: str) -> dict[str, float]:
+    """The figures of `report`, for dashboards."""
+    return metrics_of(_session.report(), prefix)
+
+
+def contained(what: str) -> AbstractContextManager[object]:
+    """For our own code in a program's training: its failures are said once and kept in notes."""
+    return _session.failures.guard(what)
 
 
 def reset() -> None:

@@ -70,7 +70,9 @@ def rate_words(running: list[FollowedReport]) -> str:
 
 
 def figure(rate: float) -> str:
-    """``"41.2"``, ``"1,234"``"""
+    """``"0.05"``, ``"41.2"``, ``"1,234"``"""
+    if 0 < rate < 1:
+        return f"{rate:.2f}"
     return f"{rate:.1f}" if rate < 1000 else f"{rate:,.0f}"
 
 

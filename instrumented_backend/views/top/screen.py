@@ -12,7 +12,7 @@ from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed, seconds, whole_percent
 from instrumented_backend.views.meanings import ledger_words
-from instrumented_backend.views.top.events import BAD, WORK
+from instrumented_backend.views.top.events import BAD, WORK, age
 from instrumented_backend.views.top.lines import (
     clock,
     figure,
@@ -134,10 +134,10 @@ def _compiling(watched: Watched) -> Lines:
     lines = []
     for each in entries[:MAX_COMPILING]:
         text = Text("compiling ", "bold yellow")
-        text.append(shown(each.what), "bold")
-        text.append(f" for {elapsed(each.for_s)}, since {clock(each.since_at)}", "yellow")
+        text.append(f"for {elapsed(each.for_s)}, since {clock(each.since_at)}", "yellow")
         if len(watched.reports) > 1:
             text.append(f", {together(each.who)}")
+        text.append(f": {shown(each.what)}", "bold")
         lines.append(text)
         if each.why is not None:
             lines.append(Text(f"  again: {shown(each.why)}"))
@@ -246,9 +246,9 @@ def _heads(known: FollowedReport, report: LiveReport, watched: Watched) -> Itera
     text.append(f"pid {run.pid}: ", "bold")
     text.append(state, _STATES[state])
     ago_s = known.seen_ago_s(watched.now_s)
-    if run.wall_s is not None:
+    if (age_s := age(report)) is not None:
         going_on = state == RUNNING
-        age_s = run.wall_s + (ago_s if going_on else 0.0)
+        age_s += ago_s if going_on else 0.0
         text.append(f" {'for' if going_on else 'after'} {elapsed(age_s)}")
     text.append(f" · figures of {elapsed(ago_s)} ago")
     text.append(f" · torch {shown(run.torch.partition('+')[0])}, {shown(run.device)}")
@@ -259,8 +259,9 @@ def _heads(known: FollowedReport, report: LiveReport, watched: Watched) -> Itera
 
 def _counts(report: LiveReport) -> Text:
     summary = report.summary
+    calls = "1 call" if summary.graph_calls == 1 else f"{summary.graph_calls:,} calls"
     return Text(
-        f"{count(summary.graphs, 'graph')}, {summary.graph_calls:,} calls "
+        f"{count(summary.graphs, 'graph')}, {calls} "
         f"(+{summary.backward_calls:,} backward), {count(summary.graph_breaks, 'graph break')}, "
         f"{count(summary.recompiles, 'recompile')}"
     )

@@ -186,7 +186,7 @@ def _became(known: FollowedReport, state: str, now_s: float) -> str:
     if state == DIED:
         return f"died: its process is gone, and its report is of {ago} before"
     if state == SILENT:
-        return f"silent: no report for {ago}; it died, or its machine or disk hangs"
+        return f"silent: no report for {ago}; it does nothing, died, or cannot write"
     if state == RUNNING:
         return "running again"
     if known.report is not None:

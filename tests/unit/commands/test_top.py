@@ -51,7 +51,7 @@ def test_what_happens_is_seen_at_any_size(window: Tmux, folder: Path) -> None:
     window.run(*top(folder))
     window.wait_for("silent")
     keep(folder, live(0, 11, after_s=105, compiling=[compiling(live().run.seen_at, why=WHY)]))
-    assert window.wait_for("compiling forward").splitlines()[2] == f"  again: {WHY}"
+    assert window.wait_for(f"again: {WHY}").splitlines()[2] == f"  again: {WHY}"
     window.resize(60, 12)
     wait_until(lambda: len(window.lines()) == 12 and window.lines()[-1] == "q quits")
     assert window.lines()[0].startswith(TITLE)

@@ -39,7 +39,8 @@ def test_a_compilation_begins_and_ends() -> None:
     (event,) = events(under_way, before)
     assert (event.words, event.at) == (f"compiling {HERE}", at)
     assert words(under_way, under_way) == []
-    assert words(compiled(live(recompiles=0)), under_way) == [f"compiled {HERE} in 23.0 s"]
+    (event,) = events(compiled(live(recompiles=0, after_s=130)), under_way)
+    assert (event.words, event.at) == (f"compiled {HERE} in 23.0 s", at + 23)
 
 
 def test_a_recompilation_begins_and_ends() -> None:
@@ -90,10 +91,16 @@ def test_what_ended_with_its_program() -> None:
 
 
 def test_short_compilations_are_counted() -> None:
-    before, now = live(), live()
+    """Not the one under way, whose graph there is already, nor the recompiled."""
+    under_way = [compiling(STARTED_AT + 90, "block")]
+    before, now = live(compiling=under_way), live(compiling=under_way)
     now.summary.graphs += 3
-    now.compile.total_s += 1.25
-    assert words(now, before) == ["compiled 3 more graphs in 1.25 s"]
+    for name, took_s in (("f", 1.0), ("g", 0.25)):
+        compiled(now, total_s=took_s).compile.compilations[-1].function = name
+    assert words(now, before) == ["compiled 2 more in 1.25 s"]
+    now = compiled(live(recompiles=2), total_s=1.0)
+    now.compile.compilations[-1].file = "/home/me/model.py"
+    assert len(words(now, live(recompiles=1))) == 1
 
 
 def test_breaks_and_the_limit() -> None:

@@ -128,7 +128,7 @@ def test_what_goes_wrong_is_said_once(bench: Bench) -> None:
     assert bench.lines() == [f"101 rank 2: its report was removed: {path}"]
     silent = bench.lines(40)
     assert silent == [
-        "141 ranks 1-2: silent: no report for 41 s; it died, or its machine or disk hangs"
+        "141 ranks 1-2: silent: no report for 41 s; it does nothing, died, or cannot write"
     ]
     assert bench.lines(5) == []
 
@@ -175,7 +175,7 @@ def test_a_screen(bench: Bench) -> None:
     shown = bench.screen()
     assert len(shown) == 24
     assert shown[0].split() == ["instrumented-backend", "top", "·", "/runs", "113"]
-    assert shown[1] == "compiling forward (.../me/model.py:12) for 5 s, since 108"
+    assert shown[1] == "compiling for 5 s, since 108: forward (.../me/model.py:12)"
     assert shown[2] == f"  again: {WHY}"
     text = "\n".join(shown)
     assert "running for 1 min 53 s · figures of 3 s ago" in text
@@ -217,7 +217,7 @@ def test_ranks_side_by_side(bench: Bench) -> None:
     bench.clock.s += 10
     shown = bench.screen(120)
     assert shown[1] == "2 processes: 2 running · 5.0 (rank 1) … 10.0 graph calls/s"
-    assert shown[2] == "compiling forward (.../me/model.py:12) for 4 s, since 106, rank 1"
+    assert shown[2] == "compiling for 4 s, since 106, rank 1: forward (.../me/model.py:12)"
     header, first, second = shown[4:7]
     assert header.split() == [
         *("state", "seen", "calls", "calls/s", "recompiles", "compiling", "in", "graphs", "now")
