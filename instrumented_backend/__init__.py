@@ -1,7 +1,8 @@
 """``torch.compile(model, backend="instrumented")``: Inductor, and a report of what it did.
 
-`report` gives what has been observed so far, `observed` what happens in a ``with`` block, `reset`
-starts afresh, `instrumented` is the backend itself; the other names are those of
+`report` gives what has been observed so far, `observed` what happens in a ``with`` block,
+`metrics_of` a few figures of a report, `reset` starts afresh, `instrumented` is the backend itself;
+the other names are those of
 ``torch._inductor.wrapper_benchmark``. Importing this package makes the name known to Dynamo and
 imports neither Dynamo nor Inductor. Where ``INSTRUMENTED_ADOPT=1``, it also puts this backend in
 Inductor's place.
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         get_triton_kernel,
         parse_profile_event_list,
     )
+    from instrumented_backend.views.metrics import metrics_of
 
 __all__ = [
     "ProfileEvent",
@@ -33,6 +35,7 @@ __all__ = [
     "get_kernel_category_by_source_code",
     "get_triton_kernel",
     "instrumented",
+    "metrics_of",
     "observed",
     "parse_profile_event_list",
     "report",
@@ -56,6 +59,10 @@ def __getattr__(name: str) -> Any:
         from instrumented_backend import backend
 
         return getattr(backend, name)
+    if name == "metrics_of":
+        from instrumented_backend.views.metrics import metrics_of
+
+        return metrics_of
     if name in __all__:
         from instrumented_backend.dropins import wrapper_benchmark
 

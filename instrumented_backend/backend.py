@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -25,6 +26,7 @@ from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views import shown
 from instrumented_backend.views.deliver import deliver, show, tell
 from instrumented_backend.views.files import CurrentFiles
+from instrumented_backend.views.metrics import metrics_of
 from instrumented_backend.views.ranks import render_ranks
 
 
@@ -172,6 +174,16 @@ def observed() -> Iterator[Report]:
         yield result
     finally:
         vars(result).update(vars(part(before, _session.report())))
+
+
+def metrics(prefix: str) -> dict[str, float]:
+    """The figures of `report`, for dashboards."""
+    return metrics_of(_session.report(), prefix)
+
+
+def contained(what: str) -> AbstractContextManager[object]:
+    """For our own code in a program's training: its failures are said once and kept in notes."""
+    return _session.failures.guard(what)
 
 
 def reset() -> None:

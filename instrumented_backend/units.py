@@ -15,6 +15,20 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
+_LONG = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def elapsed(value: float) -> str:
+    """``"23 s"``, ``"4 min 12 s"``, ``"3 d 4 h"``: of what goes on, in its two largest units."""
+    left = int(max(0.0, value))
+    for place, (unit, size) in enumerate(_LONG[:-1]):
+        if left >= size:
+            smaller, of = _LONG[place + 1]
+            rest = left % size // of
+            return f"{left // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{left} s"
+
+
 def duration(us: float) -> str:
     """``"41.2 ms"``"""
     unit, size = _of_time(us)

@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wrapper_benchmark": ("dropins",),
     "adoption": ("backend", "torch_compat"),
     "startup": (),
-    "__init__": ("adoption", "backend", "dropins", "torch_compat"),
+    "integrations": ("__init__", "views"),
+    "__init__": ("adoption", "backend", "dropins", "torch_compat", "views"),
     "commands": (
         *("__init__", "adoption", "backend", "bench", "demo", "kernels", "records", "settings"),
         *("torch_compat", "traces", "views"),

@@ -1,0 +1,83 @@
+"""Processes of this machine, as /proc has them: which run, what they started, their variables."""
+
+import functools
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from instrumented_backend.records import RunSection
+
+_PARENT, _START = 1, 19  # fields of /proc/PID/stat behind the command's name
+_SLACK_S = 2.0  # a report rounds its start to seconds
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    parent: int
+    started_at: float  # seconds since 1970
+
+
+def find(pid: int) -> Process | None:
+    """None where no such process runs; one that has ended and was not waited for does not."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+        if fields[0] in "ZX":
+            return None
+        return Process(pid, int(fields[_PARENT]), _at(int(fields[_START])))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _at(ticks: int) -> float:
+    """Ticks since the machine started, in seconds since 1970. Asked once: the clock may be set."""
+    booted_at = time.time() - time.clock_gettime(time.CLOCK_BOOTTIME)
+    return booted_at + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def is_alive(run: RunSection) -> bool:
+    """Does the process that wrote the report run here, and not another of its number?"""
+    process = find(run.pid)
+    if process is None:
+        return False
+    try:
+        began_at = datetime.fromisoformat(run.started or "").timestamp()
+    except (ValueError, OverflowError, OSError):
+        return True
+    return process.started_at <= began_at + _SLACK_S
+
+
+def with_descendants(pid: int) -> set[int]:
+    """The process and all that it, or one of them, has started and that still run."""
+    children: dict[int, list[int]] = {}
+    for process in _all():
+        children.setdefault(process.parent, []).append(process.pid)
+    found, left = set(), [pid]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += children.get(one, [])
+    return found
+
+
+def _all() -> Iterator[Process]:
+    for name in os.listdir("/proc"):
+        if name.isdigit() and (process := find(int(name))) is not None:
+            yield process
+
+
+def variables(pid: int) -> dict[str, str]:
+    """Those that the process was started with; raises OSError."""
+    with open(f"/proc/{pid}/environ", "rb") as file:
+        entries = os.fsdecode(file.read()).split("\0")
+    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
+
+
+def folder(pid: int) -> str:
+    """The one that it works in; raises OSError."""
+    return os.readlink(f"/proc/{pid}/cwd")

@@ -1,0 +1,103 @@
+"""What ``top`` is asked to watch: a folder, a report, or a process and those that it starts."""
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from instrumented_backend import settings
+from instrumented_backend.commands import processes
+from instrumented_backend.records import find_reports
+
+FOLDER = "INSTRUMENTED_DIR"
+_BETWEEN_S = 2.0  # looks at all processes of the machine
+
+
+class NoTarget(ValueError):
+    """There is nothing of that name to watch; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """``paths`` lists the reports that there are now; it may raise `ReportError`."""
+
+    name: str
+    paths: Callable[[], list[Path]]
+
+
+def target(argument: str | None) -> Target:
+    """Raises `NoTarget`. Without an argument: INSTRUMENTED_DIR or, where that is unset, "."."""
+    if argument is None:
+        argument = os.environ.get(FOLDER, "").strip() or "."
+    path = Path(argument)
+    if argument.isdecimal() and not path.exists():
+        return _process(int(argument))
+    if "://" in argument:
+        raise NoTarget(f"{argument}: top watches folders of this machine")
+    if path.exists() and not path.is_dir():
+        return Target(str(path), lambda: [path])
+    return Target(str(path), lambda: _reports(path))
+
+
+def _reports(folder: Path) -> list[Path]:
+    # A program makes its folder when it has something to write.
+    return find_reports(folder) if folder.exists() else []
+
+
+def _process(pid: int) -> Target:
+    if processes.find(pid) is None:
+        raise NoTarget(f"{pid}: no such process, and no such folder")
+    tree = _Tree(pid)
+    try:
+        tree.look()
+    except OSError as error:
+        raise NoTarget(f"process {pid}: cannot be looked into: {error.strerror}") from None
+    if not tree.folders:
+        raise NoTarget(
+            f"process {pid}: neither it nor what it started has {FOLDER}: set it, and it is kept "
+            "current there; or give the folder, if the program sets it itself"
+        )
+    return Target(f"process {pid}", tree.paths)
+
+
+class _Tree:
+    """A process and those that it started: where they leave reports, and which are theirs."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._looked_s = -math.inf
+        self._members: set[int] = set()
+        self._found: set[Path] = set()
+        self.folders: set[Path] = set()
+
+    def look(self) -> None:
+        """Raises OSError where the process itself may not be looked into."""
+        if time.monotonic() - self._looked_s < _BETWEEN_S:
+            return
+        self._looked_s = time.monotonic()
+        self._members = processes.with_descendants(self._pid)
+        self.folders.update(_folders(self._pid))
+        for member in self._members - {self._pid}:
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                self.folders.update(_folders(member))
+
+    def paths(self) -> list[Path]:
+        with contextlib.suppress(OSError):  # it has ended, its reports are there
+            self.look()
+        for folder in self.folders:
+            self._found.update(path for path in _reports(folder) if _pid(path) in self._members)
+        return sorted(path for path in self._found if path.exists())
+
+
+def _folders(pid: int) -> list[Path]:
+    """Where a process keeps its report, by the variables that it was started with."""
+    variables = processes.variables(pid)
+    named = variables.get(FOLDER, "").strip() or variables.get(settings.RUN, "").strip()
+    return [Path(processes.folder(pid), named)] if named else []
+
+
+def _pid(report: Path) -> int:
+    return int(report.stem.rpartition(".pid")[2])

@@ -1,0 +1,70 @@
+"""What the live view calls processes, compilations and guards."""
+
+from collections.abc import Iterable, Sequence
+
+from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord
+from instrumented_backend.records.follow import FollowedReport
+from instrumented_backend.records.live import LiveReport
+from instrumented_backend.views.words import short_path
+
+
+def labels(reports: Sequence[FollowedReport]) -> dict[FollowedReport, str]:
+    """ "rank 3" or, where ranks alone don't tell them apart, "pid 17"."""
+    runs = [each.report.run for each in reports if each.report is not None]
+    by_rank = len({run.rank for run in runs}) == len(runs)
+    found = {}
+    for each in reports:
+        if each.report is None:
+            found[each] = each.path.name
+        elif by_rank:
+            found[each] = f"rank {each.report.run.rank}"
+        else:
+            run = each.report.run
+            found[each] = f"pid {run.pid}" + (f" {run.worker}" if run.worker else "")
+    return found
+
+
+def together(names: Iterable[str]) -> str:
+    """``"ranks 0-2, 5"`` for "rank 0" and so on; others by comma."""
+    known = dict.fromkeys(names)
+    ranks = sorted(int(name.split()[1]) for name in known if name.startswith("rank "))
+    parts = [name for name in known if not name.startswith("rank ")]
+    if ranks:
+        spans: list[list[int]] = []
+        for rank in ranks:
+            if spans and spans[-1][-1] == rank - 1:
+                spans[-1] = [spans[-1][0], rank]
+            else:
+                spans.append([rank])
+        words = ", ".join("-".join(map(str, span)) for span in spans)
+        parts.insert(0, f"{'rank' if len(ranks) == 1 else 'ranks'} {words}")
+    return ", ".join(parts)
+
+
+def compilation(record: Compiling) -> str:
+    """``"forward (train.py:39)"``"""
+    return _named(record.function, record.file, record.line)
+
+
+def recompiled(report: LiveReport, record: RecompileRecord) -> str:
+    """The same, by the module's name where it has one."""
+    compiled = next((each for each in report.compiled if each.compiled == record.compiled), None)
+    if compiled is None or compiled.path is None:
+        return _named(record.function, record.file, record.line)
+    if record.function == compiled.target:  # torch's own: its line is the same for each such module
+        return _named(compiled.path, compiled.file, compiled.line)
+    return _named(f"{compiled.path}.{record.function}", record.file, record.line)
+
+
+def _named(function: str | None, file: str | None, line: int | None) -> str:
+    return f"{function or 'a function'} ({short_path(file, line)})"
+
+
+def guard(record: GuardRecord) -> str:
+    """``"size of x in dimension 1: 64 → 48"``"""
+    if not record.values:
+        return record.subject
+    values = [*record.values, *(["..."] if record.more_values else [])]
+    if len(values) < 2:
+        values.append("something else")
+    return f"{record.subject}: {' → '.join(values)}"
