@@ -1,4 +1,4 @@
-"""The commands: ``instrumented-backend demo | run | show | kernels | bench | trace``.
+"""The commands: ``instrumented-backend demo | run | show | diff | ...``.
 
 Each has a file of its own. What only one command needs is imported when it runs, so that the others
 start as fast as they can.
@@ -10,7 +10,7 @@ import sys
 import click
 
 from instrumented_backend import __version__, settings
-from instrumented_backend.commands import bench, demo, kernels, run, show, trace
+from instrumented_backend.commands import bench, check, demo, diff, kernels, run, show, trace
 from instrumented_backend.records.escapes import shown
 
 
@@ -36,7 +36,7 @@ def cli() -> None:
     """
 
 
-for _module in (demo, run, show, kernels, bench, trace):
+for _module in (demo, run, show, diff, check, kernels, bench, trace):
     cli.add_command(_module.command)
 
 

@@ -1,6 +1,5 @@
 """`compare`: two reports, and what is new, gone and changed between them."""
 
-import os
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -18,9 +17,10 @@ from instrumented_backend.compare.difference import (
     FigureChange,
     MatchedGraph,
     Surroundings,
+    TimeChange,
 )
 from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
-from instrumented_backend.compare.functions import base, resumed_at
+from instrumented_backend.compare.functions import base, program_of, resumed_at
 from instrumented_backend.compare.items import Item, items_of
 from instrumented_backend.compare.kernels import kernel_changes
 from instrumented_backend.compare.matching import match_eager_lines, match_graphs, match_items
@@ -37,13 +37,14 @@ _COST_OF = {
     items.MISS: "compiling",
     items.BYPASS: "compiling",
 }
+_COSTS_APART = (items.RECOMPILE, items.EAGER)  # what compiling a graph takes is in the former
 _BY_COUNT = (items.RECOMPILE,)  # an item whose count, and not its presence alone, matters
 
 
 def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """``names`` are what the two are called in the result."""
     ours, theirs = items_of(before), items_of(after)
-    same_program = _program(before) == _program(after)
+    same_program = program_of(before) == program_of(after)
     changes = [
         *_item_changes(ours, theirs, _is_warm(before) == _is_warm(after)),
         *_eager_changes(before, after, ours, theirs),
@@ -63,7 +64,12 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         *names,
         surroundings=_surroundings(before, after, same_program),
         changes=changes,
-        figures=[_figure(figure, before, after) for figure in FIGURES.values()],
+        figures=[
+            _figure(figure, before, after)
+            for figure in FIGURES.values()
+            if not figure.name.startswith("ledger_")
+        ],
+        times=[*_phases(before, after), *_ledger(before, after)],
         graphs=[
             MatchedGraph(
                 pair.before.graph,
@@ -83,10 +89,6 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
 
 
 # --- What they ran in ---------------------------------------------------------------------------
-
-
-def _program(report: Report) -> str:
-    return os.path.basename((report.run.command or "").partition(" ")[0])
 
 
 def _is_warm(report: Report) -> str:
@@ -243,21 +245,21 @@ def _without_consequences(changes: list[Change]) -> list[Change]:
         by_function[base(cause.function)].append(cause)
     kept = []
     for change in changes:
-        cause = _cause_of(change, causes, by_function.get(base(change.function), []))
-        if cause is None or cause is change:
+        reason = _cause_of(change, causes, by_function.get(base(change.function), []))
+        if reason is None or reason is change:
             kept.append(change)
             continue
-        cause.follows.append(_told(change))
-        if change.worse and change.cost_s:
-            cause.cost_s = (cause.cost_s or 0.0) + change.cost_s
-            cause.cost_of = "with what follows"
+        reason.follows.append(_told(change))
+        if change.worse and change.kind in _COSTS_APART:
+            reason.cost_s = (reason.cost_s or 0.0) + (change.cost_s or 0.0)
+            reason.cost_of = "with what follows"
     return kept
 
 
 def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> Change | None:
     line = resumed_at(change.function)
     for cause in near:
-        if line is not None and cause.kind == items.BREAK and _broke_at(cause) == line:
+        if line is not None and cause.kind == items.BREAK and cause.line == line:
             return cause
     if change.kind in (items.GRAPH, items.KERNEL) and near:
         return near[0]
@@ -274,10 +276,6 @@ def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> C
             if in_skipped or (cause.file, cause.line) == (change.file, change.line):
                 return cause
     return None
-
-
-def _broke_at(cause: Change) -> int | None:
-    return cause.line
 
 
 def _told(change: Change) -> str:
@@ -326,3 +324,36 @@ def _figure(figure: Figure, before: Report, after: Report) -> FigureChange:
         worse,
         other.note or one.note,
     )
+
+
+def _phases(before: Report, after: Report) -> list[TimeChange]:
+    """Of compilation."""
+    one, other = before.compile.phases, after.compile.phases
+    times = [TimeChange("compiling", before.compile.total_s, after.compile.total_s)]
+    return times + [
+        TimeChange(f"compiling, {name.removesuffix('_s').replace('_', ' ')}", mine, theirs)
+        for name in dict.fromkeys((*one, *other))
+        for mine, theirs in ((one.get(name), other.get(name)),)
+        if mine or theirs
+    ]
+
+
+def _ledger(before: Report, after: Report) -> list[TimeChange]:
+    """Rows of the main thread, with what they are uncertain by."""
+    sides = [
+        {row.row: row for row in report.ledger.rows if row.threads == "main"}
+        for report in (before, after)
+    ]
+    times = []
+    for name in dict.fromkeys(row for rows in sides for row in rows):
+        one, other = (rows.get(name) for rows in sides)
+        times.append(
+            TimeChange(
+                f"wall time, {name.replace('_', ' ')}",
+                one.seconds if one else None,
+                other.seconds if other else None,
+                (one.spread_s if one else None) or 0.0,
+                (other.spread_s if other else None) or 0.0,
+            )
+        )
+    return times

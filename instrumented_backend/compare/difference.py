@@ -52,6 +52,20 @@ class FigureChange:
 
 
 @dataclass
+class TimeChange:
+    """Seconds of one run each: another run would have others, so none is called changed.
+
+    The spreads are those of sampling, not from run to run.
+    """
+
+    what: str  # "compiling", "compiling, dynamo", "wall time, python"
+    before_s: float | None
+    after_s: float | None
+    before_spread_s: float = 0.0
+    after_spread_s: float = 0.0
+
+
+@dataclass
 class Surroundings:
     """What the program ran in, or with, where the two differ."""
 
@@ -85,6 +99,7 @@ class Comparison:
     surroundings: list[Surroundings] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     figures: list[FigureChange] = field(default_factory=list)
+    times: list[TimeChange] = field(default_factory=list)
     graphs: list[MatchedGraph] = field(default_factory=list)
 
     @property

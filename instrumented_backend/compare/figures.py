@@ -172,7 +172,7 @@ FIGURES: dict[str, Figure] = {
             "",
             "kernels that Inductor generated",
             _count(_kernels),
-            (items.BREAK, items.RECOMPILE, items.KERNEL, items.EXTERN),
+            (items.BREAK, items.RECOMPILE, items.EXTERN, items.KERNEL),
             in_baseline=True,
             by_function=True,
         ),

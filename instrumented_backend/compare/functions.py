@@ -44,3 +44,8 @@ class Labels:
 
     def of_graph(self, graph: GraphRecord) -> str:
         return self.of(graph.compiled, graph.function)
+
+
+def program_of(report: Report) -> str:
+    """The script's name: of ``"/home/me/train.py --epochs 1"``, ``"train.py"``."""
+    return os.path.basename((report.run.command or "").partition(" ")[0])

@@ -91,7 +91,6 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
     file_line = (record.file, record.line)
     if record.called_file is not None:  # the break is in a package; this is the user's own line
         file_line = (record.called_file, record.called_line)
-    common = {"cause": record.reason, "cure": record.hint, "source": record.source}
     if record.kind != "gave up":
         keys = [_key(BREAK, file, function, reason, record.source)]
         if record.source:
@@ -105,9 +104,11 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
             function=record.function,
             file=file_line[0],
             line=file_line[1],
+            source=record.source,
+            cause=record.reason,
+            cure=record.hint,
             cost_s=cost_s,
             label=function,
-            **common,
         )
     for skipped in record.skipped:
         name = base(skipped.function)
@@ -119,9 +120,11 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
             # What has to be changed is the break; of a function that was given up, the function.
             file=file_line[0] or skipped.file,
             line=file_line[1] if file_line[0] else skipped.line,
+            source=record.source,
+            cause=skipped.reason or record.reason,
+            cure=record.hint,
             cost_s=cost_s,
             label=name,
-            **{**common, "cause": skipped.reason or record.reason},
         )
 
 

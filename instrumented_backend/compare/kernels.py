@@ -42,7 +42,7 @@ def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
                 function=(fresh or lost)[0].function,
                 file=file,
                 line=line,
-                cause=guilty and f"new: {guilty.text}",
+                cause=f"new: {guilty.text}" if guilty else None,
                 cost_s=sum(costs) if costs else None,
                 cost_of="its new kernels, estimated" if costs else None,
                 details=[
