@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from instrumented_backend.compare import items
 from instrumented_backend.compare.baseline import RankBaseline, new_items
 from instrumented_backend.compare.figures import (
     EXACT,
@@ -13,10 +14,13 @@ from instrumented_backend.compare.figures import (
     functions_in,
     of_function,
 )
+from instrumented_backend.compare.functions import base
 from instrumented_backend.compare.items import Item, items_of
 from instrumented_backend.compare.limits import Limits, Slack
 from instrumented_backend.records import Report
 
+_CAUSES = (items.BREAK, items.SKIPPED, items.UNCOMPILED, items.RECOMPILE)
+_FOLLOWING = (items.GRAPH, items.KERNEL, items.EXTERN)
 KEPT, MISSED, UNDECIDED = "kept", "missed", "undecided"
 
 
@@ -131,9 +135,16 @@ def _status(figure: Figure, value: float, spread: float, limit: float) -> str:
 
 
 def _guilty(figure: Figure, found: Iterable[Item]) -> list[Item]:
-    """The items that the figure counts; the surest kind first, then the costliest."""
+    """The items that move the figure; the surest kind first, then the costliest.
+
+    Where a function has a break or was recompiled, its graphs and kernels follow from that.
+    """
     kinds = {kind: i for i, kind in enumerate(figure.explained_by)}
     mine = [item for item in found if item.kind in kinds]
+    causes = {base(item.function) for item in mine if item.kind in _CAUSES}
+    mine = [
+        item for item in mine if item.kind not in _FOLLOWING or base(item.function) not in causes
+    ]
     return sorted(mine, key=lambda item: (kinds[item.kind], -(item.cost_s or 0.0)))
 
 

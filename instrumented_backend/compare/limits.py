@@ -94,6 +94,12 @@ def read_limit(text: str) -> tuple[str, float]:
     return name.strip(), number
 
 
+def check_limit(name: str, value: Any, where: str) -> float:
+    """One that was given in Python; raises `CheckError`."""
+    _check_name(name, FIGURES, f"{where}: ")
+    return _number(name, value, where)
+
+
 def _limits(table: dict[str, Any], where: str, folder: Path) -> Limits:
     limits = Limits(where=where)
     for name, value in table.items():

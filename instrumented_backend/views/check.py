@@ -15,6 +15,7 @@ from instrumented_backend.views.words import count, short_path, wrap
 
 MAX_GUILTY = 5  # of one limit, in text
 MAX_ANNOTATIONS = 10  # of one limit
+_BUDGET_WIDTH = 100  # pytest does not wrap what a failure says
 
 
 def value_text(finding: Finding, value: float | None) -> str:
@@ -68,18 +69,19 @@ def as_text(
     lines = wrap(head, width)
     for remark in remarks:
         lines += wrap(f"note: {remark}", width)
+    told: set[int] = set()
     several = len({finding.rank for finding in findings}) > 1
     for status, word in ((MISSED, "MISSED"), (UNDECIDED, "undecided")):
         for finding in findings:
             if finding.status == status:
                 where = f"rank {finding.rank}: " if several else ""
                 lines += wrap(f"{word} {where}{sentence(finding)}", width)
-                lines += _below(finding, width, explain)
+                lines += _below(finding, width, explain, told)
     kept = [finding for finding in findings if finding.status == KEPT]
     if explain:
         for finding in kept:
             lines += wrap(f"kept {sentence(finding)}", width)
-            lines += _below(finding, width, True)
+            lines += _below(finding, width, True, told)
     elif kept:
         names = ", ".join(
             f"{figure_name(finding)} {value_text(finding, finding.value)}" for finding in kept
@@ -94,7 +96,18 @@ def as_text(
     return "\n".join(lines)
 
 
-def _below(finding: Finding, width: int, explain: bool) -> list[str]:
+def budget_text(findings: list[Finding]) -> str:
+    """Of a test: each limit with its causes, their lines and cures; nothing without findings."""
+    told: set[int] = set()
+    lines = []
+    for finding in findings:
+        lines.append(sentence(finding))
+        lines += _below(finding, _BUDGET_WIDTH, False, told)
+    return "\n".join(lines)
+
+
+def _below(finding: Finding, width: int, explain: bool, told: set[int]) -> list[str]:
+    """``told`` are the causes that were explained above: they are named, and no more."""
     said = []
     if finding.note and (finding.status != KEPT or explain):
         said.append(finding.note)
@@ -104,9 +117,13 @@ def _below(finding: Finding, width: int, explain: bool) -> list[str]:
         said.append(f"it counts: {finding.meaning}; {certainty(finding)}")
     lines = [f"  {line}" for text in said for line in wrap(text, width - 2, break_words=True)]
     for item in finding.guilty[:MAX_GUILTY]:
-        lines += [f"  {line}" for line in wrap(item_line(item), width - 2, break_words=True)]
-        for text in advice(item):
-            lines += [f"    {line}" for line in wrap(text, width - 4, break_words=True)]
+        known = id(item) in told
+        text = f"{item_line(item)} (as above)" if known else item_line(item)
+        lines += [f"  {line}" for line in wrap(text, width - 2, break_words=True)]
+        if not known:
+            told.add(id(item))
+            for text in advice(item):
+                lines += [f"    {line}" for line in wrap(text, width - 4, break_words=True)]
     if len(finding.guilty) > MAX_GUILTY:
         lines.append(f"  ... {len(finding.guilty) - MAX_GUILTY} more")
     return lines
@@ -132,12 +149,17 @@ def message(finding: Finding, item: Item | None) -> str:
 
 def as_github(findings: list[Finding]) -> str:
     """A workflow command for each cause of a limit that was missed; nothing where none was."""
+    told: set[int] = set()
     lines = []
     for finding in findings:
         if finding.status != MISSED:
             continue
         title = f"{figure_name(finding)}: limit missed"
-        for item in finding.guilty[:MAX_ANNOTATIONS] or [None]:
+        guilty: list[Item | None] = [item for item in finding.guilty if id(item) not in told]
+        if finding.guilty and not guilty:
+            continue  # each has its annotation, for a limit above
+        for item in guilty[:MAX_ANNOTATIONS] or [None]:
+            told.add(id(item))
             place = ""
             if item is not None and item.file is not None:
                 place = f"file={_property(relative(item.file))},"
