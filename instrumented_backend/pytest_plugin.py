@@ -11,6 +11,7 @@ torch, before a test asks for it.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import sys
 from collections.abc import Callable, Generator, Mapping
@@ -103,13 +104,16 @@ def _named(budget: Mapping[str, Any]) -> dict[str, float]:
     """By the names of the figures; fails the test where there is no such figure."""
     from instrumented_backend.compare.limits import CheckError, check_limit
 
+    wrong = ""
     named = {}
     for name, value in budget.items():
         figure = ALIASES.get(name, name)
         try:
             named[figure] = check_limit(figure, value, MARK)
         except CheckError as error:
-            pytest.fail(str(error), pytrace=False)
+            wrong = str(error)
+    if wrong:
+        pytest.fail(wrong, pytrace=False)
     return named
 
 
@@ -118,13 +122,11 @@ def _asks(item: pytest.Item) -> bool:
     return has_fixture or item.get_closest_marker(MARK) is not None
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)
+@pytest.hookimpl(wrapper=True, trylast=True)  # before the fixtures, and after pytest's own
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
     if _asks(item):
         _budget(item)
-        from instrumented_backend import adoption
-
-        item.stash[_undo] = adoption.adopt()
+        item.stash[_undo] = _adopt()
         # The test is to see what it compiles, whatever was compiled in this process before it.
         import torch._dynamo
 
@@ -160,6 +162,26 @@ def pytest_runtest_makereport(
     return report
 
 
+def _adopt() -> Callable[[], None]:
+    """Have Inductor's compilations come to this backend; it waits for Dynamo's own import.
+
+    pytest shows what there is to show: unless it is asked for, no summary follows at exit.
+    """
+    from instrumented_backend import adoption, settings
+
+    silenced = "INSTRUMENTED_TABLES" not in os.environ
+    try:
+        if silenced:
+            os.environ["INSTRUMENTED_TABLES"] = "none"
+        settings.of_process()
+    except settings.SettingsError as error:
+        raise pytest.UsageError(str(error)) from None
+    finally:
+        if silenced:
+            del os.environ["INSTRUMENTED_TABLES"]
+    return adoption.adopt()
+
+
 def _report() -> Report:
     import instrumented_backend
 
@@ -167,7 +189,7 @@ def _report() -> Report:
 
 
 def _forget() -> None:
-    """Or the summary at exit would tell of the last test."""
+    """What was observed so far is no other test's."""
     backend = sys.modules.get("instrumented_backend.backend")
     if backend is not None:
         backend.reset()
@@ -177,10 +199,12 @@ def _exceeded(budget: dict[str, float]) -> tuple[str, str]:
     """What is said of a budget that was not kept, and of what could not be decided."""
     from instrumented_backend.compare.checking import MISSED, UNDECIDED, check
     from instrumented_backend.compare.limits import Limits
+    from instrumented_backend.records.compiled import NEVER_CALLED
     from instrumented_backend.views.check import budget_text
 
     report = _report()
-    if not (report.graphs or report.breaks or report.compiled):
+    was_called = any(record.outcome != NEVER_CALLED for record in report.compiled)
+    if not (report.graphs or report.breaks or was_called):
         return (
             "compile budget: this test compiled nothing that could be seen. What torch.compile was "
             "given when the module was imported is seen with --compile-report, or with "
@@ -202,10 +226,8 @@ class _Listing:
     def __init__(self, config: pytest.Config, folder: str) -> None:
         self._folder = Path(config.invocation_params.dir, folder) if folder else None
         self._rows: dict[str, dict[str, Any]] = {}
-        from instrumented_backend import adoption
-
-        # For what is compiled when a module is imported, too. It waits for Dynamo's own import.
-        self._undo = adoption.adopt()
+        # For what is compiled when a module is imported, too.
+        self._undo = _adopt()
 
     def pytest_unconfigure(self) -> None:
         self._undo()

@@ -77,7 +77,7 @@ def command(
 
     reports = reports_by_rank(path)
     try:
-        limits = _limits(config, texts, baseline_path)
+        limits = _limits(config, texts, baseline_path, update)
         if update:
             return _update(limits, reports, output)
         findings, remarks = _findings(limits, reports)
@@ -88,7 +88,9 @@ def command(
     return int(any(finding.status == MISSED for finding in findings))
 
 
-def _limits(config: Path | None, texts: tuple[str, ...], baseline: Path | None) -> "Limits":
+def _limits(
+    config: Path | None, texts: tuple[str, ...], baseline: Path | None, update: bool
+) -> "Limits":
     """From the file, then from the command line, which goes before it. Raises CheckError."""
     from instrumented_backend.compare.limits import (
         TABLE,
@@ -112,7 +114,7 @@ def _limits(config: Path | None, texts: tuple[str, ...], baseline: Path | None) 
         limits.given.add(name)
     if baseline is not None:
         limits.baseline = baseline
-    if limits.is_empty():
+    if limits.is_empty() and not update:
         raise CheckError(
             f"nothing to check: give --limit or --baseline, or put a table {TABLE} into "
             "pyproject.toml"

@@ -44,13 +44,18 @@ _BY_COUNT = (items.RECOMPILE,)  # an item whose count, and not its presence alon
 def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
     """``names`` are what the two are called in the result."""
     ours, theirs = items_of(before), items_of(after)
+    matched = match_graphs(before, after)
+    was_cached = {
+        pair.after.graph
+        for pair in matched.pairs
+        if pair.by == "function and structure" and pair.before.cache == "hit"
+    }
     same_program = program_of(before) == program_of(after)
     changes = [
-        *_item_changes(ours, theirs, _is_warm(before) == _is_warm(after)),
+        *_item_changes(ours, [item for item in theirs if _tells(item, after, was_cached)]),
         *_eager_changes(before, after, ours, theirs),
         *kernel_changes(ours, theirs),
     ]
-    matched = match_graphs(before, after)
     changes += [_graph_change(graph, GONE) for graph in matched.gone]
     changes += [_graph_change(graph, NEW) for graph in matched.new]
     changes += [
@@ -122,14 +127,26 @@ def _surroundings(before: Report, after: Report, same_program: bool) -> list[Sur
 # --- Items --------------------------------------------------------------------------------------
 
 
-def _item_changes(before: list[Item], after: list[Item], same_caches: bool) -> list[Change]:
+def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
+    """Whether it is more than a cold cache, or a graph that is another than before.
+
+    Where nothing is in the cache, a reason for it is needed.
+    """
+    if item.kind != items.MISS:
+        return True
+    is_warm = after.caches.graphs.hit > 0
+    return item.graph in was_cached and (is_warm or item.cause is not None)
+
+
+def _item_changes(before: list[Item], after: list[Item]) -> list[Change]:
     """Breaks, skipped functions, what was not compiled, recompilations, caches."""
-    kinds = [*_CAUSES, items.MISS] if same_caches else list(_CAUSES)
-    ours = [item for item in before if item.kind in kinds]
-    theirs = [item for item in after if item.kind in kinds]
+    ours = [item for item in before if item.kind in (*_CAUSES, items.MISS)]
+    theirs = [item for item in after if item.kind in (*_CAUSES, items.MISS)]
     matched = match_items(ours, theirs)
     changes = [_of_item(item, NEW, None, item.count) for item in matched.new]
-    changes += [_of_item(item, GONE, item.count, None) for item in matched.gone]
+    changes += [
+        _of_item(item, GONE, item.count, None) for item in matched.gone if item.kind != items.MISS
+    ]
     for one, other in matched.pairs:
         if one.kind in _BY_COUNT and one.count != other.count:
             what = MORE if other.count > one.count else FEWER

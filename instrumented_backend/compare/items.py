@@ -61,6 +61,8 @@ class Item:
     label: str | None = None  # of the function: `Labels`
     ops: dict[str, int] = field(default_factory=dict)  # that it is made of
     lines: list[str] = field(default_factory=list)  # "file.py:12"
+    graph: int | None = None  # in its report
+    moved_bytes: int = 0  # in one call of the graph, as far as that is known
 
 
 def items_of(report: Report) -> list[Item]:
@@ -221,6 +223,7 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             cost_s=_kernel_s(kernel, graph, total_bytes.get(kernel.graph, 0)),
             label=label,
             ops=dict.fromkeys(made_of, 1),
+            moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
             lines=list(kernel.source_lines),
         )
 
@@ -301,6 +304,7 @@ def _of_caches(graphs: Iterable[GraphRecord], labels: Labels) -> Iterator[Item]:
             cause=graph.cache_reason,
             cost_s=graph.total_compile_s,
             label=label,
+            graph=graph.graph,
         )
 
 

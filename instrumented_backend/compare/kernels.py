@@ -31,12 +31,14 @@ def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
         file, line = _line_of(guilty, known_lines) if guilty else (None, None)
         costs = [item.cost_s for item in fresh if item.cost_s is not None]
         what = CHANGED if was == now else MORE if now > was else FEWER
+        was_bytes, now_bytes = (sum(one.moved_bytes for one in side) for side in (lost, fresh))
+        grown = now_bytes > was_bytes
         changes.append(
             Change(
                 items.KERNEL,
                 what,
                 f"kernels of {label}",
-                now > was if was != now else None,
+                now > was if was != now else grown or None,
                 was,
                 now,
                 function=(fresh or lost)[0].function,
