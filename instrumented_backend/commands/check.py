@@ -131,8 +131,9 @@ def _update(limits: "Limits", reports: dict[int, Report], output: Path | None) -
     baseline = baseline_of(reports.values(), limits.allowed)
     try:
         write_baseline(limits.baseline, baseline)
-    except OSError as error:
-        raise CheckError(f"{limits.baseline}: cannot be written: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CheckError(f"{limits.baseline}: cannot be written: {why}") from None
     ranks = "" if len(reports) == 1 else f" of {len(reports)} ranks"
     write_output(f"wrote {limits.baseline}{ranks}: nothing was checked", output)
     return 0

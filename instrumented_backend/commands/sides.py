@@ -58,5 +58,6 @@ def write_output(text: str, output: Path | None) -> None:
         return
     try:
         output.write_bytes(content)
-    except OSError as error:
-        raise click.UsageError(f"{output}: cannot be written: {error.strerror}") from None
+    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+        why = error.strerror if isinstance(error, OSError) else error
+        raise click.UsageError(f"{output}: cannot be written: {why}") from None

@@ -78,7 +78,16 @@ def _captured_ops(report: Report) -> Value:
     ops = report.ops
     if ops.status == "exact":
         return Value(report.summary.pct_ops, note=ops.note)
-    return Value(report.summary.pct_ops, SAMPLED, ops.largest_spread or 0.0, ops.note)
+    return Value(report.summary.pct_ops, SAMPLED, _spread_of_ops(report), ops.note)
+
+
+def _spread_of_ops(report: Report) -> float:
+    """In points. Where all that was seen was alike, what was not seen may still be another."""
+    ops = report.ops
+    if ops.largest_spread is not None:
+        return ops.largest_spread
+    unseen = 1 - (ops.observed_pct or 0.0) / 100
+    return unseen * (100 - (report.summary.pct_ops or 0.0))
 
 
 def _eager_ops(report: Report) -> Value:
@@ -89,7 +98,7 @@ def _eager_ops(report: Report) -> Value:
     if ops.status == "exact":
         return Value(count)
     # The share is captured / total: what it is uncertain by is the total's uncertainty.
-    spread = (ops.largest_spread or 0.0) / 100 * summary.total_ops
+    spread = _spread_of_ops(report) / 100 * summary.total_ops
     return Value(count, SAMPLED, spread, ops.note)
 
 

@@ -27,12 +27,13 @@ EAGER = "eager"
 MISS = "cache miss"
 BYPASS = "cache bypass"
 
-# Of an op that only changes how memory is read: versions of torch keep or drop them.
-_VIEWS = frozenset(
+# Ops that only change how memory is read, and constants: versions of torch name or drop them.
+_NOT_COUNTED = frozenset(
     f"aten.{name}"
     for name in (
         *("view", "_unsafe_view", "reshape", "permute", "transpose", "t", "expand", "unsqueeze"),
         *("squeeze", "slice", "select", "alias", "detach", "unbind", "split", "as_strided"),
+        *("arange", "scalar_tensor", "full", "full_like"),
     )
 )
 _NOT_COMPILED = (outcomes.EAGER, outcomes.PARTLY_EAGER, outcomes.RAISED)
@@ -196,7 +197,7 @@ def fused(kernel: KernelRecord) -> tuple[str, ...]:
     if kernel.language == "extern":
         # The comment above an extern call names its neighbours' ops, too.
         return (kernel.kernel_name,)
-    ops = sorted({op for op in kernel.aten_ops if op not in _VIEWS})
+    ops = sorted({op for op in kernel.aten_ops if op not in _NOT_COUNTED})
     return tuple(ops) if ops else (kernel.kernel_name.rstrip("0123456789").rstrip("_"),)
 
 

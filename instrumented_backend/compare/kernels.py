@@ -10,6 +10,7 @@ from instrumented_backend.compare.matching import match_items
 
 _KINDS = (items.KERNEL, items.EXTERN)
 MAX_DETAILS = 6
+GROWN = 1.02  # of bytes: many are estimates
 
 Lines = dict[str, set[int]]  # file → lines
 
@@ -32,7 +33,7 @@ def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
         costs = [item.cost_s for item in fresh if item.cost_s is not None]
         what = CHANGED if was == now else MORE if now > was else FEWER
         was_bytes, now_bytes = (sum(one.moved_bytes for one in side) for side in (lost, fresh))
-        grown = now_bytes > was_bytes
+        grown = now_bytes > GROWN * was_bytes
         changes.append(
             Change(
                 items.KERNEL,
