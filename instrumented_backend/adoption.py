@@ -10,6 +10,7 @@ import contextlib
 import functools
 import logging
 import os
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -22,9 +23,32 @@ MARK = "torch."  # and the process's id: in the folder of `run`, for each that i
 def adopt_if_asked() -> None:
     # A value that is neither is refused with all other settings, by the first torch.compile.
     if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
-        hooks.after_dynamo(_watch_lookup)
-        hooks.after_inductor(_watch_compile_fx)
+        adopt()
         hooks.after_torch(_mark)
+
+
+def adopt() -> hooks.Undo:
+    """From now on, until it is undone; what was compiled meanwhile stays as it is."""
+    undos: list[hooks.Undo] = []
+    undone = False
+
+    def undo() -> None:
+        nonlocal undone
+        undone = True
+        for one in reversed(undos):
+            one()
+        undos.clear()
+
+    def watching(watch: Callable[[ModuleType], hooks.Undo]) -> Callable[[ModuleType], None]:
+        def watch_unless_undone(module: ModuleType) -> None:
+            if not undone:
+                undos.append(watch(module))
+
+        return watch_unless_undone
+
+    hooks.after_dynamo(watching(_watch_lookup))
+    hooks.after_inductor(watching(_watch_compile_fx))
+    return undo
 
 
 def _mark(_: ModuleType) -> None:
@@ -34,7 +58,7 @@ def _mark(_: ModuleType) -> None:
             pass
 
 
-def _watch_lookup(_: ModuleType) -> None:
+def _watch_lookup(_: ModuleType) -> hooks.Undo:
     """``torch.compile``, ``nn.Module.compile``, ``torch._dynamo.optimize``: all look it up."""
     from instrumented_backend.torch_compat import dynamo
 
@@ -42,10 +66,10 @@ def _watch_lookup(_: ModuleType) -> None:
         ours = _backend() if dynamo.is_inductor(backend) else None
         return backend if ours is None else ours.adopted(backend)
 
-    dynamo.patch_backend_lookup(adopted)
+    return dynamo.patch_backend_lookup(adopted)
 
 
-def _watch_compile_fx(module: ModuleType) -> None:
+def _watch_compile_fx(module: ModuleType) -> hooks.Undo:
     """For who calls Inductor without Dynamo, or from a backend of his own."""
     from instrumented_backend.torch_compat import inductor
 
@@ -55,7 +79,7 @@ def _watch_compile_fx(module: ModuleType) -> None:
             return original(*args, **kwargs)
         return ours.compile_directly(original, *args, **kwargs)
 
-    inductor.patch_compile_fx(module, compile_fx)
+    return inductor.patch_compile_fx(module, compile_fx)
 
 
 @functools.cache

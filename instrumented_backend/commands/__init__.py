@@ -10,7 +10,18 @@ import sys
 import click
 
 from instrumented_backend import __version__, settings
-from instrumented_backend.commands import bench, demo, kernels, report, run, show, top, trace
+from instrumented_backend.commands import (
+    bench,
+    check,
+    demo,
+    diff,
+    kernels,
+    report,
+    run,
+    show,
+    top,
+    trace,
+)
 from instrumented_backend.records.escapes import shown
 
 
@@ -36,7 +47,7 @@ def cli() -> None:
     """
 
 
-for _module in (demo, run, show, report, top, kernels, bench, trace):
+for _module in (demo, run, show, report, top, diff, check, kernels, bench, trace):
     cli.add_command(_module.command)
 
 

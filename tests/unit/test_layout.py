@@ -25,8 +25,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "bench": ("kernels", "records", "torch_compat", "traces"),
     "dropins": ("bench", "kernels", "records", "settings", "torch_compat", "traces"),
     "observe": ("dropins.metrics", "kernels", "records", "torch_compat", "traces"),
-    # what draws records and nothing else,
-    "views": ("records", "settings", "traces.utilization", "units"),
+    # what compares records, what draws them and nothing else,
+    "compare": ("records",),
+    "views": ("compare", "records", "settings", "traces.utilization", "units"),
     # and what people call.
     "backend": ("logs", "observe", "records", "settings", "torch_compat", "views"),
     "metrics": ("dropins",),
@@ -37,9 +38,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "integrations": ("__init__", "views"),
     "__init__": ("adoption", "backend", "dropins", "torch_compat", "views"),
     "commands": (
-        *("__init__", "adoption", "backend", "bench", "demo", "kernels", "records", "settings"),
-        *("torch_compat", "traces", "views"),
+        *("__init__", "adoption", "backend", "bench", "compare", "demo", "kernels", "records"),
+        *("settings", "torch_compat", "traces", "views"),
     ),
+    "pytest_plugin": ("__init__", "adoption", "compare", "records", "settings", "views"),
     "__main__": ("commands",),
 }
 

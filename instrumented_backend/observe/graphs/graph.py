@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from instrumented_backend.observe.code.generated import GeneratedCode
 from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.graphs.counters import METRICS_GROUP, Counts, add
+from instrumented_backend.observe.graphs.node_lines import NodeLines
 from instrumented_backend.observe.messages.reasons import sentence
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.captured import GraphOps
@@ -44,6 +45,7 @@ class ObservedGraph:
     def __init__(self, calls: GraphCalls, ops: OpMeter, device: "DeviceMeter | None") -> None:
         self.record = GraphRecord()
         self.ops: GraphOps | None = None  # what eager would dispatch for it
+        self.node_lines: NodeLines | None = None
         self.started = False  # has been called with the program's own inputs
         self._graph_calls = calls
         self._meter = ops
@@ -70,6 +72,7 @@ class ObservedGraph:
         if dynamo.is_compiled_autograd(compile_id):
             record.direction = "backward"
         record.ops = count_ops(gm)
+        self.node_lines = NodeLines(gm)
         reason = dynamo.subgraph_reason(gm)
         if reason is not None and reason.user_stack:
             # The function's own frame; the compile log knows its first line later.

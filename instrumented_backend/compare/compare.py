@@ -1,0 +1,376 @@
+"""`compare`: two reports, and what is new, gone and changed between them."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from instrumented_backend.compare import items
+from instrumented_backend.compare.difference import (
+    CHANGED,
+    EXACT,
+    FEWER,
+    GONE,
+    MORE,
+    NEW,
+    SAMPLED,
+    Change,
+    Comparison,
+    FigureChange,
+    MatchedGraph,
+    Surroundings,
+    TimeChange,
+)
+from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
+from instrumented_backend.compare.functions import base, program_of, resumed_at
+from instrumented_backend.compare.items import Item, items_of
+from instrumented_backend.compare.kernels import kernel_changes
+from instrumented_backend.compare.matching import match_eager_lines, match_graphs, match_items
+from instrumented_backend.records import GraphRecord, Report
+
+# What has a cause of its own comes before what may follow from it.
+_CAUSES = (items.SKIPPED, items.BREAK, items.UNCOMPILED, items.RECOMPILE, items.BYPASS)
+_COST_OF = {
+    items.BREAK: "eager ops",
+    items.SKIPPED: "eager ops",
+    items.EAGER: "eager ops",
+    items.RECOMPILE: "recompiling",
+    items.GRAPH: "compiling",
+    items.MISS: "compiling",
+    items.BYPASS: "compiling",
+}
+_COSTS_APART = (items.RECOMPILE, items.EAGER)  # what compiling a graph takes is in the former
+_BY_COUNT = (items.RECOMPILE,)  # an item whose count, and not its presence alone, matters
+
+
+def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) -> Comparison:
+    """``names`` are what the two are called in the result."""
+    ours, theirs = items_of(before), items_of(after)
+    matched = match_graphs(before, after)
+    was_cached = {
+        pair.after.graph
+        for pair in matched.pairs
+        if pair.by == "function and structure" and pair.before.cache == "hit"
+    }
+    same_program = program_of(before) == program_of(after)
+    changes = [
+        *_item_changes(ours, [item for item in theirs if _tells(item, after, was_cached)]),
+        *_eager_changes(before, after, ours, theirs),
+        *kernel_changes(ours, theirs),
+    ]
+    changes += [_graph_change(graph, GONE) for graph in matched.gone]
+    changes += [_graph_change(graph, NEW) for graph in matched.new]
+    changes += [
+        _ops_change(pair.before, pair.after)
+        for pair in matched.pairs
+        if pair.before.ops != pair.after.ops
+    ]
+    changes = _without_consequences(changes)
+    changes.sort(key=_rank)
+    return Comparison(
+        *names,
+        surroundings=_surroundings(before, after, same_program),
+        changes=changes,
+        figures=[
+            _figure(figure, before, after)
+            for figure in FIGURES.values()
+            if not figure.name.startswith("ledger_")
+        ],
+        times=[*_phases(before, after), *_ledger(before, after)],
+        graphs=[
+            MatchedGraph(
+                pair.before.graph,
+                pair.after.graph,
+                pair.before.compile_id,
+                pair.after.compile_id,
+                pair.after.function,
+                pair.by,
+                pair.before.ops,
+                pair.after.ops,
+                pair.before.kernel_count("forward", "backward"),
+                pair.after.kernel_count("forward", "backward"),
+            )
+            for pair in matched.pairs
+        ],
+    )
+
+
+# --- What they ran in ---------------------------------------------------------------------------
+
+
+def _is_warm(report: Report) -> str:
+    states = report.caches.graphs
+    if not states.hit and not states.miss:
+        return "unused"
+    return "warm" if not states.miss else "cold" if not states.hit else "partly warm"
+
+
+def _caches(report: Report) -> str:
+    states = report.caches.graphs
+    return f"{_is_warm(report)}: {states.hit} graphs found, {states.miss} not"
+
+
+def _surroundings(before: Report, after: Report, same_program: bool) -> list[Surroundings]:
+    command = "command" if same_program else "program"
+    pairs: list[tuple[str, str | None, str | None]] = [
+        (command, before.run.command, after.run.command),
+        ("torch", before.run.torch, after.run.torch),
+        ("device", before.run.device, after.run.device),
+        ("Python", before.run.python, after.run.python),
+        ("rank", str(before.run.rank), str(after.run.rank)),
+        ("eager ops observed", before.ops.status, after.ops.status),
+    ]
+    found = [Surroundings(what, one, other) for what, one, other in pairs if one != other]
+    if _is_warm(before) != _is_warm(after):
+        found.append(Surroundings("caches", _caches(before), _caches(after)))
+    return found
+
+
+# --- Items --------------------------------------------------------------------------------------
+
+
+def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
+    """Whether it is more than a cold cache, or a graph that is another than before.
+
+    Where nothing is in the cache, a reason for it is needed.
+    """
+    if item.kind != items.MISS:
+        return True
+    is_warm = after.caches.graphs.hit > 0
+    return item.graph in was_cached and (is_warm or item.cause is not None)
+
+
+def _item_changes(before: list[Item], after: list[Item]) -> list[Change]:
+    """Breaks, skipped functions, what was not compiled, recompilations, caches."""
+    ours = [item for item in before if item.kind in (*_CAUSES, items.MISS)]
+    theirs = [item for item in after if item.kind in (*_CAUSES, items.MISS)]
+    matched = match_items(ours, theirs)
+    changes = [_of_item(item, NEW, None, item.count) for item in matched.new]
+    changes += [
+        _of_item(item, GONE, item.count, None) for item in matched.gone if item.kind != items.MISS
+    ]
+    for one, other in matched.pairs:
+        if one.kind in _BY_COUNT and one.count != other.count:
+            what = MORE if other.count > one.count else FEWER
+            changes.append(_of_item(other, what, one.count, other.count))
+    return changes
+
+
+def _of_item(item: Item, what: str, before: float | None, after: float | None) -> Change:
+    return Change(
+        item.kind,
+        what,
+        item.text,
+        what in (NEW, MORE),
+        before,
+        after,
+        function=item.function,
+        file=item.file,
+        line=item.line,
+        source=item.source,
+        cause=item.cause,
+        cure=item.cure,
+        cost_s=item.cost_s,
+        cost_of=_COST_OF.get(item.kind),
+    )
+
+
+def _eager_changes(
+    before: Report, after: Report, ours: list[Item], theirs: list[Item]
+) -> list[Change]:
+    """Lines that run ops eagerly; where these were sampled, only what is beyond the spreads."""
+    exact = before.ops.status == after.ops.status == "exact"
+    if not exact and not _share_changed(before, after):
+        return []
+    matched = match_eager_lines(
+        [item for item in ours if item.kind == items.EAGER],
+        [item for item in theirs if item.kind == items.EAGER],
+    )
+    known = EXACT if exact else SAMPLED
+    changes = []
+    for one, what in [(item, NEW) for item in matched.new] + [(i, GONE) for i in matched.gone]:
+        if exact or one.count > 2 * one.spread:
+            counts = (None, one.count) if what == NEW else (one.count, None)
+            change = _of_item(one, what, *counts)
+            change.known, change.details = known, _op_counts(one)
+            changes.append(change)
+    for one, other in matched.pairs:
+        if abs(other.count - one.count) > one.spread + other.spread and (
+            exact or not 0.5 < other.count / one.count < 2
+        ):
+            what = MORE if other.count > one.count else FEWER
+            change = _of_item(other, what, one.count, other.count)
+            change.known, change.details = known, _op_counts(other)
+            changes.append(change)
+    return changes
+
+
+def _share_changed(before: Report, after: Report) -> bool:
+    values = FIGURES["captured_ops_pct"].read(before), FIGURES["captured_ops_pct"].read(after)
+    return _beyond_spread(*values) is True
+
+
+def _op_counts(item: Item) -> list[str]:
+    most = sorted(item.ops.items(), key=lambda op: -op[1])
+    return [f"{op} × {count}" for op, count in most[:5]]
+
+
+# --- Graphs -------------------------------------------------------------------------------------
+
+
+def _graph_change(graph: GraphRecord, what: str) -> Change:
+    return Change(
+        items.GRAPH,
+        what,
+        f"graph {graph.compile_id} of {base(graph.function)}"
+        + ("" if graph.ops is None else f", {graph.ops} ops"),
+        None,
+        None if what == NEW else 1,
+        None if what == GONE else 1,
+        function=graph.function,
+        file=graph.file,
+        line=graph.line,
+        cost_s=graph.total_compile_s,
+        cost_of="compiling",
+    )
+
+
+def _ops_change(before: GraphRecord, after: GraphRecord) -> Change:
+    return Change(
+        items.GRAPH,
+        CHANGED,
+        f"ops in graph {after.compile_id} of {base(after.function)}",
+        None,
+        before.ops,
+        after.ops,
+        function=after.function,
+        file=after.file,
+        line=after.line,
+    )
+
+
+# --- What follows from what ---------------------------------------------------------------------
+
+
+def _without_consequences(changes: list[Change]) -> list[Change]:
+    """A new break brings graphs, kernels and eager ops with it: they are told with the break.
+
+    What is in the rest of the function after that very break follows from it, recompilations
+    included. Graphs and kernels of a function follow from any new cause in the function.
+    """
+    causes = [change for change in changes if change.worse and change.kind in _CAUSES]
+    by_function: dict[str, list[Change]] = defaultdict(list)
+    for cause in causes:
+        by_function[base(cause.function)].append(cause)
+    kept = []
+    for change in changes:
+        reason = _cause_of(change, causes, by_function.get(base(change.function), []))
+        if reason is None or reason is change:
+            kept.append(change)
+            continue
+        reason.follows.append(_told(change))
+        if change.worse and change.kind in _COSTS_APART:
+            reason.cost_s = (reason.cost_s or 0.0) + (change.cost_s or 0.0)
+            reason.cost_of = "with what follows"
+    return kept
+
+
+def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> Change | None:
+    line = resumed_at(change.function)
+    for cause in near:
+        if line is not None and cause.kind == items.BREAK and cause.line == line:
+            return cause
+    if change.kind in (items.GRAPH, items.KERNEL) and near:
+        return near[0]
+    if change.kind == items.UNCOMPILED:
+        for cause in causes:
+            if cause.kind == items.SKIPPED and cause.cause == change.cause:
+                return cause
+        return next((c for c in near if c.kind in (items.SKIPPED, items.BREAK)), None)
+    if change.kind == items.EAGER:
+        for cause in causes:
+            in_skipped = cause.kind == items.SKIPPED and base(cause.function) == base(
+                change.function
+            )
+            if in_skipped or (cause.file, cause.line) == (change.file, change.line):
+                return cause
+    return None
+
+
+def _told(change: Change) -> str:
+    if change.before is not None and change.after is not None:
+        return f"{change.text}: {change.before:g} → {change.after:g}"
+    return f"{change.what}: {change.text}"
+
+
+def _rank(change: Change) -> tuple[int, float]:
+    """Worse before neutral before better; causes first; then by cost."""
+    if change.worse:
+        tier = 0 if change.kind in _CAUSES else 1
+    else:
+        tier = 2 if change.worse is None else 3
+    return tier, -(change.cost_s or 0.0)
+
+
+# --- Figures ------------------------------------------------------------------------------------
+
+
+def _beyond_spread(before: Value, after: Value) -> bool | None:
+    """None where it cannot be told."""
+    if before.value is None or after.value is None:
+        return None
+    if ONE_RUN in (before.known, after.known):
+        return None
+    return abs(after.value - before.value) > before.spread + after.spread
+
+
+def _figure(figure: Figure, before: Report, after: Report) -> FigureChange:
+    one, other = figure.read(before), figure.read(after)
+    changed = _beyond_spread(one, other)
+    worse = None
+    if changed and one.value is not None and other.value is not None:
+        worse = figure.is_worse(other.value, one.value)
+    known = next((value.known for value in (one, other) if value.known != EXACT), EXACT)
+    return FigureChange(
+        figure.name,
+        figure.unit,
+        one.value,
+        other.value,
+        one.spread,
+        other.spread,
+        known,
+        changed,
+        worse,
+        other.note or one.note,
+    )
+
+
+def _phases(before: Report, after: Report) -> list[TimeChange]:
+    """Of compilation."""
+    one, other = before.compile.phases, after.compile.phases
+    times = [TimeChange("compiling", before.compile.total_s, after.compile.total_s)]
+    return times + [
+        TimeChange(f"compiling, {name.removesuffix('_s').replace('_', ' ')}", mine, theirs)
+        for name in dict.fromkeys((*one, *other))
+        for mine, theirs in ((one.get(name), other.get(name)),)
+        if mine or theirs
+    ]
+
+
+def _ledger(before: Report, after: Report) -> list[TimeChange]:
+    """Rows of the main thread, with what they are uncertain by."""
+    sides = [
+        {row.row: row for row in report.ledger.rows if row.threads == "main"}
+        for report in (before, after)
+    ]
+    times = []
+    for name in dict.fromkeys(row for rows in sides for row in rows):
+        one, other = (rows.get(name) for rows in sides)
+        times.append(
+            TimeChange(
+                f"wall time, {name.replace('_', ' ')}",
+                one.seconds if one else None,
+                other.seconds if other else None,
+                (one.spread_s if one else None) or 0.0,
+                (other.spread_s if other else None) or 0.0,
+            )
+        )
+    return times

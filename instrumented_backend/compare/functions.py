@@ -1,0 +1,51 @@
+"""What functions are called in every run: without line numbers, which an edit moves."""
+
+import os
+import re
+
+from instrumented_backend.records import GraphRecord, Report
+
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+?)_at_(?P<line>\d+)$")
+
+
+def base(function: str | None) -> str:
+    """``"f"`` for ``"torch_dynamo_resume_in_f_at_14"``, what Dynamo calls the rest of ``f``."""
+    name = function or "?"
+    while match := _RESUMED.match(name):
+        name = match["function"]
+    return name
+
+
+def resumed_at(function: str | None) -> int | None:
+    """The line after whose break the function goes on."""
+    match = _RESUMED.match(function or "")
+    return int(match["line"]) if match else None
+
+
+def is_resumed(function: str | None) -> bool:
+    return resumed_at(function) is not None
+
+
+def file_name(file: str | None) -> str:
+    """A file by its name: the same in another folder or installation."""
+    return os.path.basename(file) if file else "?"
+
+
+class Labels:
+    """``Model.blocks.3.forward`` for ``forward``, where the module that was compiled is known."""
+
+    def __init__(self, report: Report) -> None:
+        self._paths = {record.compiled: record.path for record in report.compiled}
+
+    def of(self, compiled: int | None, function: str | None) -> str:
+        name = base(function)
+        path = None if compiled is None else self._paths.get(compiled)
+        return f"{path}.{name}" if path and name == "forward" else name
+
+    def of_graph(self, graph: GraphRecord) -> str:
+        return self.of(graph.compiled, graph.function)
+
+
+def program_of(report: Report) -> str:
+    """The script's name: of ``"/home/me/train.py --epochs 1"``, ``"train.py"``."""
+    return os.path.basename((report.run.command or "").partition(" ")[0])

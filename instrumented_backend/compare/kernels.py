@@ -1,0 +1,100 @@
+"""Kernels of both reports, matched by what they fuse; the changes, function by function."""
+
+from collections import defaultdict
+
+from instrumented_backend.compare import items
+from instrumented_backend.compare.difference import CHANGED, FEWER, MORE, Change
+from instrumented_backend.compare.functions import file_name
+from instrumented_backend.compare.items import Item
+from instrumented_backend.compare.matching import match_items
+
+_KINDS = (items.KERNEL, items.EXTERN)
+MAX_DETAILS = 6
+GROWN = 1.02  # of bytes: many are estimates
+
+Lines = dict[str, set[int]]  # file → lines
+
+
+def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
+    """One change a function whose kernels are not what they were."""
+    ours = [item for item in before if item.kind in _KINDS]
+    theirs = [item for item in after if item.kind in _KINDS]
+    matched = match_items(ours, theirs)
+    gone, new = _by_function(matched.gone), _by_function(matched.new)
+    counts = {side: _by_function(one) for side, one in (("before", ours), ("after", theirs))}
+    known_ops = {op for item in ours for op in item.ops}
+    known_lines = _lines(ours)
+    changes = []
+    for label in dict.fromkeys((*new, *gone)):
+        fresh, lost = new.get(label, []), gone.get(label, [])
+        was, now = (len(counts[side].get(label, [])) for side in ("before", "after"))
+        guilty = _guilty(fresh, known_ops, known_lines) if fresh else None
+        file, line = _line_of(guilty, known_lines) if guilty else (None, None)
+        costs = [item.cost_s for item in fresh if item.cost_s is not None]
+        what = CHANGED if was == now else MORE if now > was else FEWER
+        was_bytes, now_bytes = (sum(one.moved_bytes for one in side) for side in (lost, fresh))
+        grown = now_bytes > GROWN * was_bytes
+        changes.append(
+            Change(
+                items.KERNEL,
+                what,
+                f"kernels of {label}",
+                now > was if was != now else grown or None,
+                was,
+                now,
+                function=(fresh or lost)[0].function,
+                file=file,
+                line=line,
+                cause=f"new: {guilty.text}" if guilty else None,
+                cost_s=sum(costs) if costs else None,
+                cost_of="its new kernels, estimated" if costs else None,
+                details=[
+                    *(f"new: {item.text}" for item in fresh[:MAX_DETAILS]),
+                    *(f"gone: {item.text}" for item in lost[:MAX_DETAILS]),
+                ],
+            )
+        )
+    return changes
+
+
+def _by_function(found: list[Item]) -> dict[str, list[Item]]:
+    grouped: dict[str, list[Item]] = defaultdict(list)
+    for item in found:
+        grouped[item.label or "?"].append(item)
+    return grouped
+
+
+def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
+    """What most likely is the edit: an op that was nowhere before, then a line that was not."""
+
+    def suspicion(item: Item) -> tuple[bool, bool, bool, float]:
+        has_line = bool(item.lines)
+        is_foreign = has_line and any(op not in known_ops for op in item.ops)
+        _, line = _line_of(item, known_lines)
+        # Of several new ops, the one that stands first; else what takes longest.
+        last = float(line or 0) if is_foreign else -(item.cost_s or 0.0)
+        return not is_foreign, item.kind != items.EXTERN, not has_line, last
+
+    return min(new, key=suspicion)
+
+
+def _lines(found: list[Item]) -> Lines:
+    lines: Lines = defaultdict(set)
+    for item in found:
+        for text in item.lines:
+            file, _, line = text.rpartition(":")
+            if line.isdigit():
+                lines[file_name(file)].add(int(line))
+    return lines
+
+
+def _line_of(item: Item, known: Lines) -> tuple[str | None, int | None]:
+    """Of its lines, the first that no kernel had before; what stands below an edit moves."""
+    places = []
+    for text in item.lines:
+        file, _, line = text.rpartition(":")
+        if line.isdigit():
+            places.append((file, int(line)))
+    fresh = sorted(place for place in places if place[1] not in known.get(file_name(place[0]), ()))
+    chosen = fresh or places
+    return chosen[0] if chosen else (None, None)

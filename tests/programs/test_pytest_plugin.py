@@ -1,0 +1,128 @@
+"""Budgets and reports of tests that compile, with pytest-xdist and without."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = """
+import pytest
+import torch
+
+BUDGET = pytest.mark.compile_budget(graph_breaks=0, recompiles=0, captured=20)
+at_import = torch.compile(lambda x: x.tan())
+
+
+def good(x):
+    return x.sin() + 1
+
+
+@BUDGET
+def test_good():
+    step = torch.compile(good)
+    assert torch.equal(step(torch.ones(8)), good(torch.ones(8)))
+
+
+@BUDGET
+def test_good_again_though_it_is_compiled():
+    test_good()
+
+
+@BUDGET
+def test_bad():
+    def bad(x):
+        y = x.sin()
+        print("here")  # line 28
+        return y + 1
+    torch.compile(bad)(torch.ones(8))
+
+
+def test_fixture(compile_report):
+    torch.compile(good)(torch.ones(8))
+    assert compile_report.summary.graphs == compile_report().summary.graphs == 1
+    compile_report.check(graphs=1, graph_breaks=0)
+    compile_report.check(graphs=0)
+
+
+def test_another_backend_is_left_alone():
+    torch.compile(good, backend="eager")(torch.ones(8))
+
+
+@BUDGET
+def test_nothing():
+    torch.ones(8).sin()
+
+
+@pytest.mark.compile_budget(graphs=1)
+def test_at_import():
+    at_import(torch.ones(8))
+
+
+@BUDGET
+def test_fails_by_itself():
+    torch.compile(good)(torch.ones(8))
+    assert 1 == 2
+"""
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "test_it.py").write_text(SOURCE)
+    command = [sys.executable, "-m", "pytest", "-pno:cacheprovider", "-pno:instrumented", "-rA"]
+    plugin = ["-p", "instrumented_backend.pytest_plugin", "-c", "/dev/null"]
+    environ = {name: text for name, text in os.environ.items() if name != "INSTRUMENTED_TABLES"}
+    return subprocess.run(
+        [*command, *plugin, "--rootdir", str(folder), *arguments],
+        cwd=folder,
+        env=environ,
+        capture_output=True,
+        text=True,
+    )
+
+
+def outcomes(text: str) -> dict[str, str]:
+    lines = (line.split() for line in text.splitlines() if "test_it.py::" in line)
+    words = {w[1].partition("::")[2]: w[0] for w in lines if w[0] in ("PASSED", "FAILED", "ERROR")}
+    return words
+
+
+EXPECTED = {
+    "test_good": "PASSED",
+    "test_good_again_though_it_is_compiled": "PASSED",
+    "test_bad": "FAILED",
+    "test_fixture": "FAILED",
+    "test_another_backend_is_left_alone": "PASSED",
+    "test_nothing": "FAILED",
+    "test_at_import": "FAILED",
+    "test_fails_by_itself": "FAILED",
+}
+
+
+@pytest.mark.full
+def test_budgets_and_the_fixture(tmp_path: Path) -> None:
+    done = run(tmp_path)
+    assert outcomes(done.stdout) == EXPECTED, done.stdout
+    assert "graph_breaks is 1, at most 0 (compile_budget)" in done.stdout
+    assert '  test_it.py:28 `print("here")`: graph break in bad' in done.stdout
+    assert "try: Avoid calling" in done.stdout
+    assert "graphs is 1, at most 0 (compile_budget)" in done.stdout
+    assert "this test compiled nothing that could be seen" in done.stdout
+    assert "assert 1 == 2" in done.stdout
+    assert "compile report" not in done.stdout
+    assert "instrumented:" not in done.stderr  # no summary at exit
+
+
+@pytest.mark.full
+def test_a_report_of_each_test_with_xdist(tmp_path: Path) -> None:
+    done = run(tmp_path, "--compile-report=reports", "-n2")
+    # What was compiled at import is seen now.
+    assert outcomes(done.stdout) == {**EXPECTED, "test_at_import": "PASSED"}, done.stdout
+    section = done.stdout.partition(" compile report ")[2]
+    listed = {line.split("::")[1] for line in section.splitlines() if line.startswith(" ")}
+    compiled = EXPECTED.keys() - {"test_nothing", "test_another_backend_is_left_alone"}
+    assert listed == compiled
+    reports = [json.loads(path.read_text()) for path in (tmp_path / "reports").iterdir()]
+    assert sorted(one["summary"]["graph_breaks"] for one in reports) == [0, 0, 0, 0, 0, 1]
+    assert "instrumented:" not in done.stderr
