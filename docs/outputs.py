@@ -133,7 +133,8 @@ def printed(blocks: list[Block], folder: Path) -> Iterator[tuple[Block, str]]:
 
 _NUMBER = re.compile(r"(?<![\w#])[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
 _RULE = re.compile(r"[- ]*---[- ]*")  # below a table's header
-_BLOCKS = ("What broke graphs", "Functions recompiled")  # the tables that are no tables
+# The tables that are no tables.
+_BLOCKS = ("What broke graphs", "Functions recompiled", "What to change next")
 _IN_BLOCKS = ("  met ", "  ran eagerly as a whole: ", "  size of ", "  try: ")
 _PHASE = (
     "(?:dynamo|aot autograd|passes|lowering|scheduling|codegen|kernel compile|load|autotune"
@@ -149,6 +150,8 @@ _VARYING = (
     (rf"{_PHASE}(?:, {_PHASE})*", "PHASES"),
     (r"^(graph break at \S+ in \S+:) .*", r"\1 ..."),
     (r"^(ran eagerly: \S+ \S+:) .*", r"\1 ..."),
+    (r"^(next:) .*: at most # TIME \(# %.*", r"\1 ..."),
+    (r"^(next:) INSTRUMENTED_TABLES=summary,.*", r"\1 ..."),
     (r"^missed \S+ at \S+ ", "missed OP at PLACE "),
     (r"(?<=of op time, )#(?: ± #)? calls?$", "# calls"),
     (r"^\w+: faster than .*", "faster than memory"),

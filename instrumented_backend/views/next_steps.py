@@ -24,6 +24,7 @@ from instrumented_backend.views.not_compiled import CURES
 from instrumented_backend.views.words import count
 
 WORTH_PCT = 1.0  # of the wall time
+WORTH_PCT_ELSEWHERE = 5.0  # of what no compiler helps: some of it is in each program
 OFTEN = 3  # what a program did less often is no part of its loop
 FAR_FROM_PEAK_PCT = 50.0
 MEMORY_BOUND = 8.0  # floating-point operations for each byte, at most
@@ -320,7 +321,7 @@ def _cold_caches(run: _Run) -> list[NextStep]:
 
 def _data(run: _Run) -> list[NextStep]:
     text = "data loading, which no compiler helps: more num_workers, or less work for each item"
-    return [_step("data", text, None, "exact", {"data": run.row_s("data")})]
+    return _elsewhere(run, _step("data", text, None, "exact", {"data": run.row_s("data")}))
 
 
 def _python(run: _Run) -> list[NextStep]:
@@ -328,7 +329,11 @@ def _python(run: _Run) -> list[NextStep]:
     gaps = run.gaps(lambda gap: True)
     took_s = min(run.row_s("python"), _sum_s(gap.python_us for gap in gaps))
     text = "Python, and what it waits for, which no compiler helps: a Python profiler says where"
-    return [_step("python", text, None, run.eager_known, {"Python": took_s})]
+    return _elsewhere(run, _step("python", text, None, run.eager_known, {"Python": took_s}))
+
+
+def _elsewhere(run: _Run, step: NextStep) -> list[NextStep]:
+    return [step] if step.seen_s >= WORTH_PCT_ELSEWHERE / 100 * run.wall_s else []
 
 
 # --- GPUs, kernels, and what only a trial can tell -----------------------------------------------

@@ -98,10 +98,19 @@ def test_nothing_is_said_where_the_ledger_is_unknown() -> None:
 
 
 def test_what_takes_less_than_a_hundredth_is_not_said() -> None:
-    made = report(data=0.99)
+    made = report()
+    made.recompiles = [recompiled(0.99, shape=0.99)]
     assert next_steps(made) == []
-    made.ledger.rows[0].seconds = 1.0
+    made.recompiles = [recompiled(1.0, shape=1.0)]
     assert only(made).bound_pct == 1.0
+
+
+def test_some_python_and_data_loading_is_in_each_program() -> None:
+    made = report(data=4.9, python=4.9)
+    made.ops.gaps = [gap(4.9, 0.0)]
+    assert next_steps(made) == []
+    made.ledger.rows[0].seconds = 5.0
+    assert only(made).code == "data"
 
 
 @pytest.mark.parametrize("whose", ["torch", "package"])
@@ -173,13 +182,13 @@ def test_the_optimizer_takes_what_its_step_takes() -> None:
     made = report(python=10.0)
     made.ops.gaps = [
         gap(20.0, 14.0, line=31, event="Optimizer.step#AdamW.step", inside=True, backward=True),
-        gap(3.0, 0.0, event="Optimizer.step#AdamW.step", backward=True),  # after it
+        gap(7.0, 0.0, event="Optimizer.step#AdamW.step", backward=True),  # after it
     ]
     first, second = next_steps(made)
     assert (first.code, first.bound_s, first.seen_s) == ("optimizer", 20.0, 20.0)
     assert first.parts_s == {"eager ops": 14.0, "Python": 6.0}
     assert first.where == f"{FILE}:31" and "AdamW(..., fused=True)" in first.text
-    assert (second.code, second.bound_s) == ("python", 3.0)
+    assert (second.code, second.bound_s) == ("python", 7.0)
 
 
 def test_a_fused_optimizer_is_no_step() -> None:
@@ -330,7 +339,7 @@ def test_a_kernel_far_from_the_peak_is_for_a_trial() -> None:
 
 
 def test_trials_come_last_and_not_into_the_summary() -> None:
-    made = report(captured=90.0, data=2.0)
+    made = report(captured=80.0, data=12.0)
     made.kernels = [KernelRecord("extern_kernels.mm", "extern", 0)]
     assert [step.code for step in next_steps(made)] == ["data", "max-autotune"]
     assert next_steps(made)[1].bound_s == 3.0
