@@ -334,9 +334,12 @@ class Run:
 def runs(reports: Iterable[RankReport]) -> list[Run]:
     """By job, and where a job's ranks come again, by when they ran; each rank and process apart."""
     by_job: dict[tuple[str | None, int | None], list[RankReport]] = {}
-    for report in reports:
-        by_job.setdefault((report.run.job, report.run.restart), []).append(report)
     found = []
+    for report in reports:
+        if report.run.world_size is None:  # no rank of anything
+            found.append(Run(report.run.job, [report]))
+        else:
+            by_job.setdefault((report.run.job, report.run.restart), []).append(report)
     for (job, _), members in by_job.items():
         ranks = [report.run.rank for report in members]
         again = len(set(ranks)) < len(ranks)
