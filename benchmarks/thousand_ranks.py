@@ -1,4 +1,4 @@
-"""What reading the reports of a thousand ranks takes: ``python benchmarks/ranks.py``.
+"""What reading the reports of a thousand ranks takes: ``python benchmarks/thousand_ranks.py``.
 
 Simulated: one report with as much in it as that of a language model of 24 layers that are compiled
 one by one has, a thousand times, one rank of which recompiled a function, and one is missing. Ends
