@@ -26,12 +26,12 @@ def test_one_process_is_told_as_ever() -> None:
 
 
 def test_a_row_a_process_and_the_whole_of_rank_0() -> None:
-    text = told(report(1, 8), report(0, 7, calls=4), kept=False)
+    text = told(report(0, 7, calls=4), report(1, 8), kept=False)
     rows, whole, after = text.split("\n\n")
     assert rows.startswith("instrumented: 2 processes of torchrun train.py\n")
     assert [row.split()[:2] for row in rows.splitlines() if row.strip()[:1].isdigit()] == [
-        ["1", "8"],
         ["0", "7"],
+        ["1", "8"],
     ]
     assert whole.startswith("== rank 0, pid 7\ninstrumented: 1 graph, 4 calls")
     assert after == "next: INSTRUMENTED_DIR=FOLDER keeps the reports of all of them"
