@@ -166,8 +166,7 @@ class Run:
                 made, others = _first_call(made)
             if others:
                 found.append(self._divergence(place, number, made, others))
-        unknown = float("inf")
-        return sorted(found, key=lambda one: (one.started_at or unknown, one.number))
+        return sorted(found, key=lambda one: (_or_last(one.started_at), one.number))
 
     @functools.cached_property
     def graphs_differ(self) -> list[GraphDifference]:
@@ -246,7 +245,7 @@ class Run:
     def _divergence(
         self, place: Place, number: int, made: dict[int, RankCompilation], others: list[int]
     ) -> Divergence:
-        first_rank = min(made, key=lambda rank: (made[rank].started_at or float("inf"), rank))
+        first_rank = min(made, key=lambda rank: (_or_last(made[rank].started_at), rank))
         first = made[first_rank]
         later = self._compilations[place, number]
         seconds = [self._seconds(rank, one) for rank, one in made.items()]
@@ -334,9 +333,12 @@ class Run:
 def runs(reports: Iterable[RankReport]) -> list[Run]:
     """By job, and where a job's ranks come again, by when they ran; each rank and process apart."""
     by_job: dict[tuple[str | None, int | None], list[RankReport]] = {}
-    for report in reports:
-        by_job.setdefault((report.run.job, report.run.restart), []).append(report)
     found = []
+    for report in reports:
+        if report.run.world_size is None:  # no rank of anything
+            found.append(Run(report.run.job, [report]))
+        else:
+            by_job.setdefault((report.run.job, report.run.restart), []).append(report)
     for (job, _), members in by_job.items():
         ranks = [report.run.rank for report in members]
         again = len(set(ranks)) < len(ranks)
@@ -371,6 +373,10 @@ def _first_call(
     first = min(known)
     early = {rank: one for rank, one in made.items() if calls[rank] == first}
     return early, [rank for rank in made if rank not in early]
+
+
+def _or_last(at: float | None) -> float:
+    return float("inf") if at is None else at
 
 
 def _variant(ranks: list[int], graphs: list[RankGraph]) -> Variant:

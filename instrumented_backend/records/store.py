@@ -3,7 +3,7 @@
 import os
 import re
 from pathlib import Path
-from typing import overload
+from typing import Any, overload
 
 from instrumented_backend.records import bounded
 from instrumented_backend.records.rank_reports import RankReport
@@ -67,7 +67,7 @@ def _content(path: Place) -> bytes:
 def find_reports(folder: Path) -> list[Path]: ...
 @overload
 def find_reports(folder: RemotePath) -> list[RemotePath]: ...
-def find_reports(folder: Place) -> list[Path] | list[RemotePath]:
+def find_reports(folder: Place) -> list[Any]:
     """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
     try:
         names = folder.names() if isinstance(folder, RemotePath) else os.listdir(folder)
@@ -80,6 +80,4 @@ def find_reports(folder: Place) -> list[Path] | list[RemotePath]:
         and (isinstance(folder, RemotePath) or os.path.isfile(folder / name))
     ]
     found.sort(key=lambda match: [int(number) for number in match.groups()])
-    if isinstance(folder, RemotePath):
-        return [folder / match.string for match in found]
     return [folder / match.string for match in found]

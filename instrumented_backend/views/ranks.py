@@ -40,12 +40,14 @@ def render_ranks(run: Run, command: str | None, width: int | None = None) -> str
 
 
 def _heading(run: Run, command: str | None) -> str:
-    what = count(len(run.by_rank), "rank")
-    if run.world_size is not None and run.world_size != len(run.by_rank):
-        what = f"{len(run.by_rank)} of {count(run.world_size, 'rank')}"
-    if len(run.reports) > len(run.by_rank):
-        processes = f"{len(run.reports)} processes"
-        what = f"{processes}, {what}" if run.world_size is not None else processes
+    if run.world_size is None:
+        what = f"{len(run.reports)} processes"
+    else:
+        what = count(run.world_size, "rank")
+        if run.world_size != len(run.by_rank):
+            what = f"{len(run.by_rank)} of {what}"
+        if len(run.reports) > len(run.by_rank):
+            what = f"{len(run.reports)} processes, {what}"
     if len(run.hosts) > 1:
         what += f" on {len(run.hosts)} hosts"
     if command is not None:

@@ -24,7 +24,8 @@ PROGRAM = """
     from instrumented_backend.observe.code import generated
     from instrumented_backend.observe.code import metric_tables
     from instrumented_backend.observe import session
-    from instrumented_backend.observe.compile import phases
+    from instrumented_backend.observe.compile import compiled, phases
+    from instrumented_backend.observe import job
     from instrumented_backend.observe.ops import op_counter
     def fail(*args, **kwargs):
         raise RuntimeError("injected")
@@ -67,6 +68,10 @@ INJECTIONS = {
     "kernels' origins": f"codegen.CodegenFacts.defined = fail; {COLD}",
     "session": "session.Session.open_graph = fail",
     "report": "session.assemble = fail",
+    "torch.compile": "compiled._target = fail",
+    "calls of torch.compile": "compiled.CompiledLog.all = fail",
+    "what became of torch.compile": "session.compiled_records = fail",
+    "the job": "job.Job.look = fail",
     "views": "import instrumented_backend.backend as b; b.deliver = fail",
 }
 

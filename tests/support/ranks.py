@@ -47,6 +47,31 @@ dist.destroy_process_group()
 """
 
 
+RECOMPILES = """
+import os, signal, sys
+sys.path.insert(0, {repository!r})
+import torch, torch.distributed as dist
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+@torch.compile(backend="instrumented", dynamic=False)
+def step(x):
+    return (x.sin() + 1).sum()
+for number in range(1, 24):
+    x = torch.ones(5 if rank == 1 and number == 20 else 4)
+    dist.all_reduce(step(x))
+    if number == 22:
+        {trouble}
+dist.destroy_process_group()
+"""
+
+
+def run_recompiling(run_program: RunProgram, trouble: str = "pass", **env: str | None) -> Finished:
+    """Rank 1 alone recompiles, in its call 20."""
+    program = RECOMPILES.format(repository=str(REPOSITORY), trouble=trouble)
+    return run_program(program, command=TORCHRUN, check=False, timeout=600, env=env)
+
+
 def run(
     run_program: RunProgram,
     backend: str,
