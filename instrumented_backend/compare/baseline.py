@@ -8,7 +8,7 @@ from pathlib import Path
 
 from instrumented_backend.compare.figures import FIGURES
 from instrumented_backend.compare.functions import program_of
-from instrumented_backend.compare.items import Item, items_of
+from instrumented_backend.compare.items import EXTERN, KERNEL, SEPARATOR, Item, items_of
 from instrumented_backend.compare.limits import CheckError
 from instrumented_backend.records import Report, ReportError, bounded
 from instrumented_backend.records.escapes import without_surrogates
@@ -100,3 +100,11 @@ def new_items(found: Iterable[Item], known: RankBaseline) -> list[Item]:
         else:
             new.append(item)
     return new
+
+
+def known_ops(baseline: RankBaseline) -> set[str]:
+    """That any kernel of the baseline was made of."""
+    made_of = (
+        key.rpartition(SEPARATOR)[2] for key in baseline.items if key.startswith((KERNEL, EXTERN))
+    )
+    return {op for ops in made_of for op in ops.split(" + ")}

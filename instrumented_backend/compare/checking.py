@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from instrumented_backend.compare import items
-from instrumented_backend.compare.baseline import RankBaseline, new_items
+from instrumented_backend.compare.baseline import RankBaseline, known_ops, new_items
 from instrumented_backend.compare.figures import (
     EXACT,
     FIGURES,
@@ -58,7 +58,14 @@ def check(report: Report, limits: Limits, baseline: RankBaseline | None = None) 
     A figure with a limit of its own is not compared with the baseline, too.
     """
     found = items_of(report)
-    new = found if baseline is None else new_items(found, baseline)
+    new = found
+    if baseline is not None:
+        new = new_items(found, baseline)
+        known = known_ops(baseline)
+        for item in new:
+            if item.kind == items.KERNEL:
+                file, line = items.blame(item, known)
+                item.file, item.line = file or item.file, line or item.line
     findings = []
     for figure in FIGURES.values():
         if figure.name in limits.absolute:

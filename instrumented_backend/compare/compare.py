@@ -128,14 +128,10 @@ def _surroundings(before: Report, after: Report, same_program: bool) -> list[Sur
 
 
 def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
-    """Whether it is more than a cold cache, or a graph that is another than before.
-
-    Where nothing is in the cache, a reason for it is needed.
-    """
+    """Whether it is more than a cold cache, or a graph that is another than before."""
     if item.kind != items.MISS:
         return True
-    is_warm = after.caches.graphs.hit > 0
-    return item.graph in was_cached and (is_warm or item.cause is not None)
+    return after.caches.graphs.hit > 0 and item.graph in was_cached
 
 
 def _item_changes(before: list[Item], after: list[Item]) -> list[Change]:

@@ -1,6 +1,6 @@
 """The single causes behind a report's figures, each with its line and what it cost."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from instrumented_backend.compare.functions import Labels, base, file_name
@@ -14,6 +14,8 @@ from instrumented_backend.records import (
     notes,
 )
 from instrumented_backend.records import compiled as outcomes
+
+SEPARATOR = " | "  # between the parts of a key
 
 # Kinds.
 BREAK = "break"
@@ -62,6 +64,7 @@ class Item:
     label: str | None = None  # of the function: `Labels`
     ops: dict[str, int] = field(default_factory=dict)  # that it is made of
     lines: list[str] = field(default_factory=list)  # "file.py:12"
+    fused: list[str] = field(default_factory=list)  # ATen ops in the order of the lines
     graph: int | None = None  # in its report
     moved_bytes: int = 0  # in one call of the graph, as far as that is known
 
@@ -81,7 +84,7 @@ def items_of(report: Report) -> list[Item]:
 
 
 def _key(*parts: object) -> str:
-    return " | ".join(str(part) for part in parts)
+    return SEPARATOR.join(str(part) for part in parts)
 
 
 # --- Breaks and recompilations ------------------------------------------------------------------
@@ -226,7 +229,21 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             ops=dict.fromkeys(made_of, 1),
             moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
             lines=list(kernel.source_lines),
+            fused=list(kernel.aten_ops),
         )
+
+
+def blame(item: Item, known: Collection[str]) -> tuple[str | None, int | None]:
+    """The line of the first op in a kernel that no kernel had before, if one can be told.
+
+    Ops and lines are in the same order, each named once: where some stand twice, it is a guess.
+    """
+    if item.kind == EXTERN or not item.lines:
+        return item.file, item.line
+    for i, op in enumerate(item.fused):
+        if op not in known and op not in _NOT_COUNTED:
+            return _place(item.lines[i : i + 1] or item.lines[-1:])
+    return None, None
 
 
 def _short(names: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from instrumented_backend.compare import items
 from instrumented_backend.compare.difference import CHANGED, FEWER, MORE, Change
 from instrumented_backend.compare.functions import file_name
-from instrumented_backend.compare.items import Item
+from instrumented_backend.compare.items import Item, blame
 from instrumented_backend.compare.matching import match_items
 
 _KINDS = (items.KERNEL, items.EXTERN)
@@ -29,7 +29,7 @@ def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
         fresh, lost = new.get(label, []), gone.get(label, [])
         was, now = (len(counts[side].get(label, [])) for side in ("before", "after"))
         guilty = _guilty(fresh, known_ops, known_lines) if fresh else None
-        file, line = _line_of(guilty, known_lines) if guilty else (None, None)
+        file, line = _line_of(guilty, known_ops, known_lines) if guilty else (None, None)
         costs = [item.cost_s for item in fresh if item.cost_s is not None]
         what = CHANGED if was == now else MORE if now > was else FEWER
         was_bytes, now_bytes = (sum(one.moved_bytes for one in side) for side in (lost, fresh))
@@ -70,7 +70,7 @@ def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
     def suspicion(item: Item) -> tuple[bool, bool, bool, float]:
         has_line = bool(item.lines)
         is_foreign = has_line and any(op not in known_ops for op in item.ops)
-        _, line = _line_of(item, known_lines)
+        _, line = _line_of(item, known_ops, known_lines)
         # Of several new ops, the one that stands first; else what takes longest.
         last = float(line or 0) if is_foreign else -(item.cost_s or 0.0)
         return not is_foreign, item.kind != items.EXTERN, not has_line, last
@@ -88,8 +88,11 @@ def _lines(found: list[Item]) -> Lines:
     return lines
 
 
-def _line_of(item: Item, known: Lines) -> tuple[str | None, int | None]:
-    """Of its lines, the first that no kernel had before; what stands below an edit moves."""
+def _line_of(item: Item, known_ops: set[str], known: Lines) -> tuple[str | None, int | None]:
+    """That of a new op; else the first that no kernel had before: below an edit, lines move."""
+    place = blame(item, known_ops)
+    if place[0] is not None:
+        return place
     places = []
     for text in item.lines:
         file, _, line = text.rpartition(":")
