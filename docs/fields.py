@@ -14,8 +14,8 @@ PAGE = DOCS / "report-format.md"
 PACKAGE = DOCS.parent / "instrumented_backend"
 # The records of another file, and what reads and writes them.
 _OTHER = (
-    *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "schema", "side_files"),
-    *("store", "escapes", "upgrade", "whole_file"),
+    *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "part", "schema"),
+    *("side_files", "store", "escapes", "upgrade", "whole_file"),
 )
 # The report's own sections first.
 SOURCES = sorted(

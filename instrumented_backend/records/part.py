@@ -268,7 +268,8 @@ def _ledger(early: LedgerSection, late: LedgerSection) -> LedgerSection:
         if (other := known.get((row.row, row.threads))) is not None:
             _subtract(row, other, "seconds")
             if row.spread_s is not None:
-                row.spread_s += other.spread_s or 0.0
+                both = row.spread_s + (other.spread_s or 0.0)
+                row.spread_s = both if result.wall_s is None else min(both, result.wall_s)
         share = row.threads == "main" and result.wall_s and row.seconds is not None
         row.share_pct = 100 * row.seconds / result.wall_s if share else None  # type: ignore[operator]
     return result

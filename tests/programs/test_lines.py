@@ -112,7 +112,7 @@ def test_sums_are_the_summarys(run_forked: RunProgram, tmp_path: Any, mode: str)
         assert sum(int(one["data-c"] or 0) for one in shown) == summary.captured_ops
         assert sum(int(one["data-e"] or 0) for one in shown) == eager
         assert math.fsum(float(one["data-t"] or 0) for one in shown) == us
-    assert "<string>" in seen
+    assert None in seen  # Dynamo keeps no stack of code that has no file
 
 
 ORACLE = """

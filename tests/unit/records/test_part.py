@@ -48,9 +48,8 @@ def after(before: Report) -> Report:
     report.recompiles.append(RecompileRecord("2/1", "g", "a.py", 3, "new", 1, 0.5))
     report.lines[0].captured_ops, report.lines[0].eager_ops = 56, 9
     report.lines[0].eager_time_us = 1_150.0
-    report.lines.append(
-        LineRecord("a.py", 7, "g", 0, 0, 0, {}, [2], 2, 0.0, 100.0, [0], kernels=[0])
-    )
+    line = LineRecord("a.py", 7, "g", 0, 0, 0, {}, [2], 2, 0.0, 100.0, [0], kernels=[0])
+    report.lines.append(line)
     report.lines.append(LineRecord("a.py", 3, "g", recompiles=1, recompile_s=0.5))
     report.compile.total_s = 1.25
     report.compile.compilations.append(
