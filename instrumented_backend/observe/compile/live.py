@@ -7,14 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from instrumented_backend.observe.compile.compiled import Function
 from instrumented_backend.observe.messages.guards import FailedGuard
 from instrumented_backend.observe.messages.reasons import BreakReason, resumed
 from instrumented_backend.records import CompileRecord, Compiling
 from instrumented_backend.records.compilation import longest_first
 
 log = logging.getLogger("instrumented_backend")
-
-Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
 BEGINNINGS = frozenset({"dynamo", "entire_backward_compile"})
 # By then Dynamo has said why it compiles again, if it does.
@@ -45,7 +44,7 @@ class LiveLog:
     def __init__(
         self,
         changed: Callable[[], None],
-        place: Callable[[str | None, bool], Place | None],
+        place: Callable[[str | None, bool], Function | None],
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         """``changed`` is called when a compilation begins or ends.

@@ -10,8 +10,8 @@ from typing import Any
 
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
-from instrumented_backend.observe.compile.compiled import CompiledLog
-from instrumented_backend.observe.compile.live import LiveLog, Place
+from instrumented_backend.observe.compile.compiled import CompiledLog, Function
+from instrumented_backend.observe.compile.live import LiveLog
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.compile.recompiles import RecompileLog
@@ -81,7 +81,7 @@ class CompileLog(logging.Handler, Observer):
         self.compilations: list[CompileRecord] = []
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
-        self._compiled: dict[str, tuple[Place, list[int | None]]] = {}  # by compile id
+        self._compiled: dict[str, tuple[Function, list[int | None]]] = {}  # by compile id
         self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
         self._clock.counts.clear()
         self.caches.clear()
@@ -193,7 +193,7 @@ class CompileLog(logging.Handler, Observer):
             outcome = "failed"
         self.live.outcome(outcome)
         graphs = _kept(graphs, outcome)
-        place: Place = under_way.wrapped or (function, file, line)
+        place: Function = under_way.wrapped or (function, file, line)
         for graph in graphs:
             graph.record.function = place[0] or graph.record.function
             graph.record.file = place[1] or graph.record.file
@@ -238,7 +238,7 @@ class CompileLog(logging.Handler, Observer):
         self,
         metrics: dict[str, Any],
         compile_id: str,
-        place: Place,
+        place: Function,
         under_way: dynamo.CompilationUnderWay,
         first: bool,
     ) -> RecompileRecord | None:
@@ -290,7 +290,7 @@ class CompileLog(logging.Handler, Observer):
 
         self._finish(record, finished)
 
-    def _place(self, compile_id: str | None, backward: bool) -> Place | None:
+    def _place(self, compile_id: str | None, backward: bool) -> Function | None:
         """The function of a compilation that begins on this thread; None: for somebody else."""
         if backward:  # later than its forward
             known = self._compiled.get(str(compile_id))

@@ -8,6 +8,7 @@ import functools
 import inspect
 import operator
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_CALLS = 20_000
+LONGEST_S = 5.0  # of the thread's own time, which a report waits for
 
 
 class OpCounter:
@@ -68,9 +70,11 @@ class OpCounter:
     ) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
 
-        A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
-        ``pause`` is called between two of them. Graphs that come meanwhile are for the next time.
+        A call that cannot be run, or for which no time is left, counts as one op, and is noted in
+        the graph's ``estimated``. ``pause`` is called between two of them. Graphs that come
+        meanwhile are for the next time.
         """
+        until = time.thread_time() + LONGEST_S
         with self._counting:
             with self._lock:
                 waiting, graphs = dict(self._waiting), list(self._graphs)
@@ -78,10 +82,12 @@ class OpCounter:
             with _no_warnings():
                 for digest, call in waiting.items():
                     pause()
+                    if time.thread_time() > until:
+                        break
                     found[digest] = _count_call(call, count)
             with self._lock:
                 self._known.update(found)
-                for digest in found:
+                for digest in waiting:
                     self._waiting.pop(digest, None)
                 for ops in graphs:
                     self._finish(ops)
@@ -90,7 +96,7 @@ class OpCounter:
     def _finish(self, ops: GraphOps) -> None:
         ops.forward = ops.certain
         for digest, times in ops.calls.items():
-            found = self._known.get(digest, "a function, one of too many")
+            found = self._known.get(digest, "one of too many functions")
             ops.forward += times * (found if isinstance(found, int) else 1)
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times
