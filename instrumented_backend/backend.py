@@ -17,10 +17,11 @@ import torch
 from instrumented_backend import settings
 from instrumented_backend.logs import LOGGER, configure_logging
 from instrumented_backend.observe.graphs.graph import ObservedGraph
-from instrumented_backend.observe.session import Session
+from instrumented_backend.observe.session import Asked, Session
 from instrumented_backend.records import Report
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
-from instrumented_backend.views.deliver import deliver
+from instrumented_backend.views.deliver import deliver, tell
+from instrumented_backend.views.files import CurrentFiles
 from instrumented_backend.views.metrics import metrics_of
 
 
@@ -147,8 +148,8 @@ def report() -> Report:
 
 
 def metrics(prefix: str) -> dict[str, float]:
-    """The figures of `report`, for dashboards."""
-    return metrics_of(_session.report(), prefix)
+    """The figures of this moment, for dashboards."""
+    return metrics_of(_session.figures(), prefix)
 
 
 def contained(what: str) -> AbstractContextManager[object]:
@@ -191,17 +192,25 @@ def _as_instrumented(backend: Any) -> Any:
     return backend
 
 
+def _deliver(report: Report) -> None:
+    deliver(report, _settings)
+    _files.delivered(report)
+
+
 # Last: this imports Dynamo, after which `adoption` may call `adopted`.
 _settings = settings.of_process()
 configure_logging(_settings.log)
 for _name, _right in settings.misspelt().items():
     logging.getLogger(LOGGER).warning("%s is not ours; did you mean %s?", _name, _right)
+_files = CurrentFiles(_settings.dir, _settings.run)
 _session = Session(
-    lambda report: deliver(report, _settings),
+    _deliver,
     _settings.ops,
     _settings.print_missing,
     wants_kernels=_settings.dir is not None or "kernels" in _settings.tables,
     device_time=_settings.device_time,
+    saver=_files if _files else None,
+    asked=None if _settings.signal is None else Asked(_settings.signal, tell),
 )
 dynamo.patch_backend_lookup(_as_instrumented)
 if not _settings.disable:

@@ -2,6 +2,7 @@
 
 import functools
 import os
+import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ TABLES = (
     "compile",
 )
 OPS_MODES = ("auto", "always", "off")
+SIGNALS = ("USR1", "USR2", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 # Inductor's own; a program may register more.
 METRIC_TABLES = (
@@ -71,6 +73,7 @@ class Settings:
     print_missing: bool
     metric_tables: tuple[str, ...]
     adopt: bool
+    signal: int | None
     run: Path | None
 
 
@@ -86,6 +89,11 @@ def _choice(*choices: str) -> Callable[[str], str]:
 def _flag(off: str, on: str) -> Callable[[str], bool]:
     choice = _choice(off, on)
     return lambda text: choice(text) == on
+
+
+def _signal(text: str) -> int | None:
+    name = _choice(*SIGNALS)(text)
+    return None if name == "off" else int(signal.Signals[f"SIG{name}"])
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -196,6 +204,14 @@ VARIABLES = (
         "0",
         "1: every torch.compile of Inductor, here and in child processes, goes through this one",
         _flag("0", "1"),
+    ),
+    Variable(
+        "INSTRUMENTED_SIGNAL",
+        "signal",
+        "USR2",
+        "signal that prints the summary of a running program, unless it handles it: USR1, USR2,"
+        " off",
+        _signal,
     ),
 )
 

@@ -8,6 +8,7 @@ import multiprocessing.util
 import os
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType
@@ -19,6 +20,7 @@ _FINALIZE_LAST = -1000
 _PENDING_CALL = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 # How long one ending waits for the report that another has begun.
 _REPORT_S = 20.0
+_FROM_PYTHON = 0x80  # added to a signal's number by our handler
 
 
 class _Pipe:
@@ -68,12 +70,22 @@ class ExitHooks:
     main thread can be inside a long native call, in which Python handlers don't run. Where both
     endings meet, as in a rank whose peer died, the later waits for the earlier one's report.
 
-    ``on_fork`` runs in a forked child, which starts without these hooks.
+    ``on_fork`` runs in a forked child, which starts without these hooks. ``asked`` is a signal and
+    what it calls, on that thread as well, where nobody else handles the signal.
     """
 
-    def __init__(self, on_exit: Callable[[], None], on_fork: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        on_exit: Callable[[], None],
+        on_fork: Callable[[], None],
+        asked: tuple[int, Callable[[], None]] | None = None,
+    ) -> None:
         self._on_exit = on_exit
         self._on_fork = on_fork
+        self._asked = asked
+        self._answering = threading.Lock()
+        self._has_answered = False  # the signal itself, of which our handler may tell once more
+        self.interrupted = False  # by SIGTERM or Ctrl-C
         self._lock = threading.Lock()
         self._installed = False
         self._begun = False
@@ -95,14 +107,31 @@ class ExitHooks:
         if multiprocessing.parent_process() is not None:
             # multiprocessing ends its forked children with os._exit, past atexit.
             multiprocessing.util.Finalize(None, self.run, exitpriority=_FINALIZE_LAST)
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+        on_asked = self._asked is not None and self._is_free(self._asked[0])
+        if not on_sigterm and not on_asked:
             return None
         if threading.current_thread() is not threading.main_thread():
+            if not on_sigterm:
+                return None
             return "no report on SIGTERM: the first torch.compile was not in the main thread"
-        self._watch_sigterm()
+        self._listen()
+        if on_sigterm:
+            signal.signal(signal.SIGTERM, self._handle_sigterm)
+        if on_asked and self._asked is not None:
+            signal.signal(self._asked[0], self._handle_asked)
         return None
 
+    def _is_free(self, number: int) -> bool:
+        """Has nobody a handler for it? One that is not Python's, Python may not know of."""
+        handler = signal.getsignal(number)
+        if handler == self._handle_asked:  # a forked child's
+            return True
+        return handler is signal.SIG_DFL and not _is_handled(number)
+
     def run(self) -> None:
+        # Where Ctrl-C ended the program, Python has shown its traceback by now.
+        self.interrupted |= getattr(sys, "last_type", None) is KeyboardInterrupt
         if self._begin():
             try:
                 self._on_exit()
@@ -118,20 +147,44 @@ class ExitHooks:
             self._begun = True
         return first
 
-    def _watch_sigterm(self) -> None:
+    def _listen(self) -> None:
         self._pipe = pipe = _Pipe()
         previous = signal.set_wakeup_fd(pipe.writer, warn_on_full_buffer=False)
         if previous != -1:
             signal.set_wakeup_fd(previous)  # an event loop's; then only the handler below wakes us
         threading.Thread(
-            target=self._watch, args=(pipe,), name="instrumented-sigterm", daemon=True
+            target=self._watch, args=(pipe,), name="instrumented-signals", daemon=True
         ).start()
-        signal.signal(signal.SIGTERM, self._handle_sigterm)
 
     def _handle_sigterm(self, signum: int, frame: FrameType | None) -> None:
         assert self._pipe is not None
         if not self._pipe.write(bytes([signum])):
             threading.Thread(target=self._die_of_sigterm, daemon=True).start()
+
+    def _handle_asked(self, signum: int, frame: FrameType | None) -> None:
+        """For where the pipe is not the wake-up descriptor; nothing in a child of a fork."""
+        if self._pipe is not None and not self._pipe.write(bytes([signum | _FROM_PYTHON])):
+            self._answer()
+
+    def _answer(self) -> None:
+        """On a thread of its own: the program may be killed meanwhile."""
+        if self._asked is not None and self._answering.acquire(blocking=False):
+            threading.Thread(target=self._answer_and_tell, daemon=True).start()
+
+    def _answer_and_tell(self) -> None:
+        assert self._asked is not None
+        try:
+            self._asked[1]()
+        finally:
+            self._answering.release()
+
+    def _is_asked(self, number: int, signals: bytes) -> bool:
+        """Each signal comes once or twice: from the signal itself, and from our handler."""
+        if signal.getsignal(number) != self._handle_asked:
+            return False
+        from_python = (number | _FROM_PYTHON) in signals
+        known, self._has_answered = self._has_answered, number in signals and not from_python
+        return number in signals or (from_python and not known)
 
     def _watch(self, pipe: _Pipe) -> None:
         while signals := pipe.read():
@@ -142,6 +195,8 @@ class ExitHooks:
                 and signal.getsignal(signal.SIGTERM) == self._handle_sigterm
             ):
                 self._die_of_sigterm()
+            if self._asked is not None and self._is_asked(self._asked[0], signals):
+                self._answer()
         # The program has closed it. Python would complain of that at each signal, and is told in
         # the main thread only.
         self._forget = _PENDING_CALL(lambda _: self._forget_wakeup(pipe))
@@ -155,6 +210,7 @@ class ExitHooks:
         return 0
 
     def _die_of_sigterm(self) -> None:
+        self.interrupted = True
         try:
             if self._begin():
                 self._on_exit()  # whoever waits for it dies of the signal, too
@@ -178,8 +234,9 @@ class ExitHooks:
 
     def _after_fork_in_child(self) -> None:
         self._lock = threading.Lock()
-        self._installed = self._begun = False
+        self._installed = self._begun = self.interrupted = False
         self._reported = threading.Event()
+        self._answering = threading.Lock()
         atexit.unregister(self.run)
         pipe, self._pipe = self._pipe, None
         try:
@@ -196,3 +253,12 @@ class ExitHooks:
         mask = self._forking.__dict__.pop("mask", None)
         if mask is not None:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _is_handled(number: int) -> bool:
+    """By whatever was written in C, such as ``faulthandler.register``."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    action = (ctypes.c_size_t * 64)()  # a struct sigaction, which begins with the handler
+    if libc.sigaction(int(number), None, ctypes.byref(action)) != 0:
+        return True
+    return action[0] != 0  # SIG_DFL is the null pointer

@@ -42,6 +42,10 @@ class Failures(Observer):
             if len(self._notes) < MAX_NOTES:
                 self._notes.setdefault(Note(code, text))
 
+    def say(self, code: str, text: str) -> None:
+        """Keep a remark for the report, and say it on stderr, once."""
+        self._lost(Note(code, text))
+
     def guard(self, what: str) -> "_Guard":
         """Lose ``what`` instead of raising, where an observer of ours fails in this block."""
         return _Guard(self, what)

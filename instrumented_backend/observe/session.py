@@ -3,9 +3,10 @@
 import gc
 import math
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
@@ -24,14 +25,19 @@ from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
-from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.observe.ops.observed import Observed
+from instrumented_backend.observe.pacer import Pacer
+from instrumented_backend.observe.snapshot import Listing, Started, assemble
+from instrumented_backend.observe.snapshots import ListingBudget, Snapshots
 from instrumented_backend.records import CudaGraphsSection, Report, notes
+from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
 from instrumented_backend.torch_compat import dynamo, fx, inductor
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 MAX_GRAPHS = 10_000
+LONG_GAP_S = 1.0  # between marks: a snapshot looks into what the program runs since then
 MAX_PARSING_AT_EXIT_S = 0.25
 
 
@@ -64,6 +70,24 @@ class _Exit(Observer):
         self._report()
 
 
+class Asked(NamedTuple):
+    """The signal by which a program is asked, and what is done with the answer."""
+
+    signal: int
+    tell: Callable[[Report], None]
+
+
+class Saver(Protocol):
+    """Keeps a report's file current while the program runs."""
+
+    def save(self, report: Report, go_on: Callable[[], None]) -> list[str]:
+        """Write it; returns what could not be written and why. ``go_on`` is called before each
+        step, and raises where the program ends."""
+
+    def discard(self) -> None:
+        """The process has nothing to report after all."""
+
+
 class Session:
     """Owns the observers and turns what they keep into a `Report`."""
 
@@ -74,9 +98,12 @@ class Session:
         print_missing: bool = False,
         wants_kernels: bool = True,
         device_time: bool = False,
+        saver: Saver | None = None,
+        asked: Asked | None = None,
     ) -> None:
         """``deliver`` gets the report when the process ends, if there is anything in it.
 
+        ``saver`` gets it now and then until then; ``asked`` says who gets it on which signal.
         ``ops``, ``print_missing`` and ``device_time`` are the settings of those names;
         ``wants_kernels`` is False where ``deliver`` shows no more of the kernels than their number.
         """
@@ -100,14 +127,21 @@ class Session:
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compiled = CompiledLog(self.failures)
+        self._saver = saver
+        self._snapshots = Snapshots(self._save_snapshot, self._change, self.failures)
+        self._snapshots.wanted = saver is not None
+        self._listing = Listing()
+        self._listing_budget = ListingBudget()
         self.compile_log = CompileLog(
             self.failures,
             lambda graph: self.ledger.credit(graph.inductor_counts),
             self.compiled,
+            self._snapshots.soon,
         )
         self._metric_tables = MetricTables(self.failures)
         self._cudagraphs = CudaGraphs(self.failures)
-        at_exit = _Exit(ExitHooks(self._stop, self._after_fork), self.failures, self._deliver_last)
+        self._hooks = ExitHooks(self._stop, self._after_fork, asked and self._answer(asked))
+        at_exit = _Exit(self._hooks, self.failures, self._deliver_last)
         # With the names that notes give them. They stop in the opposite order.
         self._observers: list[tuple[str, Observer]] = [
             ("notes", self.failures),  # of the others' failures, too
@@ -123,6 +157,7 @@ class Session:
         ]
         if self._device is not None:
             self._observers.append(("device time", self._device))
+        self._observers.append(("snapshots", self._snapshots))
         self._post_compile_patched = False
         self._begun = False
         self.reset()
@@ -169,8 +204,66 @@ class Session:
     def _deliver_last(self) -> None:
         with _no_garbage_collection():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
-            if report.graphs or report.breaks or is_worth_a_report(report.compiled):
+            report.run.status = INTERRUPTED if self._hooks.interrupted else ENDED
+            if _has_content(report):
                 self._deliver(report)
+            elif self._saver is not None:
+                self._saver.discard()
+
+    # --- While it runs ----------------------------------------------------------------------------
+
+    def _answer(self, asked: Asked) -> tuple[int, Callable[[], None]]:
+        """For a signal: what is to be done on a thread of ours."""
+
+        def answer() -> None:
+            with self.failures.guard("an answer to a signal"):
+                asked.tell(self.report())
+            self._snapshots.soon()
+
+        return asked.signal, answer
+
+    def _change(self) -> Hashable:
+        """Differs from an earlier one where a report would."""
+        log = self.compile_log
+        seen = self.ops.change()
+        if seen is None:
+            with self._lock:
+                calls = [graph.calls.value + graph.backward_calls.value for graph in self._graphs]
+            seen = (sum(calls),)
+        compiling = [one.since_at for one in log.live.compiling()]
+        # What is neither compiled nor in ops is the program's Python: seconds of it.
+        return (*seen, len(self._graphs), log.totals.count, *compiling, int(time.process_time()))
+
+    def _save_snapshot(self) -> bool:
+        """Whether it is where it belongs."""
+        assert self._saver is not None
+        report = self._live_report()
+        if not _has_content(report) and not report.compiling:
+            return True
+        lost = self._saver.save(report, self._snapshots.go_on)
+        for text in lost:
+            self.failures.say(notes.LOST, text)
+        return not lost
+
+    def _live_report(self) -> Report:
+        """For a file: it waits for nothing, changes nothing, and costs little."""
+        pacer = Pacer()
+
+        def pause() -> None:
+            self._snapshots.go_on()
+            pacer.pause()
+
+        with self.failures.guard("captured ops"):
+            self.ops.count_graphs(0.0, pause)
+        listed = self._listing_budget.allows()
+        start_s = time.thread_time()
+        observed = None
+        with self.failures.guard("ops"):
+            observed = self.ops.read(listed, LONG_GAP_S)
+        report = self._assemble(observed, None if listed else self._listing)
+        if listed:
+            self._listing_budget.spent(time.thread_time() - start_s)
+        return report
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -287,23 +380,26 @@ class Session:
         """Everything observed so far, as plain data that later events don't change."""
         return self._report(None)
 
+    def figures(self) -> Report:
+        """The same without what takes long: kernels, ops by name, ops not counted yet."""
+        observed = None
+        with self.failures.guard("ops"):
+            observed = self.ops.read(listed=False)
+        return self._assemble(observed, self._listing)
+
     def _report(self, parsing_limit_s: float | None) -> Report:
         """``parsing_limit_s`` bounds the time for generated code that has not been parsed yet."""
         with self.failures.guard("counters"):
             self.ledger.settle()
         observed = None
-        cudagraphs = CudaGraphsSection()
-        with self.failures.guard("CUDA graphs"):
-            cudagraphs = self._cudagraphs.report()
         with self.failures.guard("captured ops"):
             self.ops.count_graphs(math.inf if parsing_limit_s is None else EXIT_PATIENCE_S)
         with self.failures.guard("ops"):
             observed = self.ops.read()
-        if self._device is not None:
+        if self._device is not None and _in_main_thread():  # where its windows open
             self._device.close()
         with self._lock:
             graphs = list(self._graphs)
-            devices = list(self._devices)
         codes = [code for graph in graphs for code in graph.code]
         unread = self._reader.finish(codes, parsing_limit_s)
         if unread and self._wants_kernels:
@@ -312,6 +408,16 @@ class Session:
                 f"the kernels of {unread} graphs are listed by name only: no time at exit; "
                 "the command `kernels` reads their modules",
             )
+        return self._assemble(observed)
+
+    def _assemble(self, observed: Observed | None, earlier: Listing | None = None) -> Report:
+        """``earlier`` has what the ``observed`` does not list."""
+        cudagraphs = CudaGraphsSection()
+        with self.failures.guard("CUDA graphs"):
+            cudagraphs = self._cudagraphs.report()
+        with self._lock:
+            graphs = list(self._graphs)
+            devices = list(self._devices)
         report = assemble(
             graphs=graphs,
             log=self.compile_log,
@@ -323,9 +429,20 @@ class Session:
             devices=devices,
             started=self._started,
             remarks=self.failures.notes,
+            status=RUNNING,
+            earlier=earlier,
+            listing=self._listing,
         )
         with self.failures.guard("what became of torch.compile"):
             report.compiled = compiled_records(
                 self.compiled.all(), report.graphs, report.ops.captured.ops
             )
         return report
+
+
+def _has_content(report: Report) -> bool:
+    return bool(report.graphs or report.breaks or is_worth_a_report(report.compiled))
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()

@@ -5,8 +5,8 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,8 @@ from instrumented_backend.observe.graphs.counters import Counts, add, metrics, m
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.ledger import ledger
 from instrumented_backend.observe.native.keys import region_key
-from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
+from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.section import ops_section, ops_unknown
 from instrumented_backend.records import (
@@ -26,8 +27,10 @@ from instrumented_backend.records import (
     CountersSection,
     CudaGraphsSection,
     DeviceRecord,
+    EagerOpRecord,
     GraphRecord,
     KernelRecord,
+    MissingRecord,
     Note,
     OpsRecord,
     Report,
@@ -35,6 +38,7 @@ from instrumented_backend.records import (
     SummarySection,
     notes,
 )
+from instrumented_backend.records.report import ENDED
 from instrumented_backend.torch_compat import machine
 
 if TYPE_CHECKING:
@@ -57,6 +61,23 @@ class Started:
         return cls(datetime.now(UTC), time.monotonic(), startup_s)
 
 
+@dataclass
+class Listing:
+    """Eager ops by name and by line, which take longest to work out: as they were some time ago."""
+
+    eager: list[EagerOpRecord] = field(default_factory=list)
+    missing: list[MissingRecord] = field(default_factory=list)
+    by_place: Mapping[tuple[int, Line], OpSums] | None = None
+    at: float = 0.0  # seconds since 1970
+
+    def take(self, ops: OpsRecord, found: Estimate | None) -> None:
+        self.eager, self.missing, self.at = ops.eager, ops.missing, time.time()
+        self.by_place = found.by_place if found else None
+
+    def give(self, ops: OpsRecord) -> None:
+        ops.eager, ops.missing, ops.listed_at = self.eager, self.missing, self.at
+
+
 def assemble(
     *,
     graphs: Iterable[ObservedGraph],
@@ -69,8 +90,14 @@ def assemble(
     devices: Iterable[str],
     started: Started,
     remarks: list[Note],
+    status: str = ENDED,
+    earlier: Listing | None = None,
+    listing: Listing | None = None,
 ) -> Report:
-    """The report of this moment; ``not_observed`` says why there are no ops in it."""
+    """The report of this moment; ``not_observed`` says why there are no ops in it.
+
+    ``earlier`` has what the ``observed`` does not list; ``listing`` is to have what it does.
+    """
     known = [(graph, _graph_record(graph)) for graph in graphs]
     shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
     records = [record for _, record in shown]
@@ -80,24 +107,35 @@ def assemble(
     else:
         found = estimate(observed)
         ops = ops_section(records, observed, found)
+        if earlier is not None:
+            earlier.give(ops)
+    by_place: Mapping[tuple[int, Line], OpSums] | None = found.by_place if found else None
+    if earlier is not None:
+        by_place = earlier.by_place
+    elif listing is not None:
+        listing.take(ops, found)
     if device is not None:
         ops.device = device.record(_calls(records))
     of_graphs, of_others = _moved_by(known, shown, outside)
-    breaks = log.breaks.records(records, found.by_place if found else None)
+    with log.reading():
+        breaks = log.breaks.records(records, by_place)
+        recompiles = log.recompiles.records()
+        compiled = _compile(log, cudagraphs)
     breaks += log.breaks.unplaced(_of_group("unimplemented", of_graphs, of_others))
     looked_up = _of_group("inductor", of_graphs, of_others)
     report = Report(
-        run=_run(devices, started),
+        run=_run(devices, started, status),
         summary=_summary(records, breaks, log, ops),
         graphs=records,
         kernels=_kernels(shown, ops.device),
         ops=ops,
         breaks=breaks,
-        recompiles=log.recompiles.records(),
+        recompiles=recompiles,
         caches=cache_section(records, looked_up, log.steps, log.caches),
         counters=_counters(of_graphs, of_others),
-        compile=_compile(log, cudagraphs),
+        compile=compiled,
         notes=[],
+        compiling=log.live.compiling(),
         ledger=ledger(observed, found, started.startup_s),
     )
     if ops.note is not None and ops.note_code is not None:
@@ -171,7 +209,7 @@ def _kernels(shown: Graphs, device: DeviceRecord | None) -> list[KernelRecord]:
 
 
 def _graph_record(graph: ObservedGraph) -> GraphRecord:
-    record = copy.deepcopy(graph.record)
+    record = _copied(graph.record)
     record.code = [code.record for code in list(graph.code)]
     record.calls = graph.calls.value
     record.backward_calls = graph.backward_calls.value
@@ -186,6 +224,15 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
     else:
         describe_caches(record)
     return record
+
+
+def _copied(record: GraphRecord) -> GraphRecord:
+    """Without its code. Each mapping is copied at once, whatever the thread does that compiles."""
+    copied = copy.copy(record)
+    for name, value in vars(record).items():
+        if isinstance(value, dict):
+            setattr(copied, name, dict(value))
+    return copied
 
 
 def _calls(records: list[GraphRecord]) -> dict[int, int]:
@@ -227,7 +274,7 @@ def _compile(log: CompileLog, cudagraphs: CudaGraphsSection) -> CompileSection:
     )
 
 
-def _run(devices: Iterable[str], started: Started) -> RunSection:
+def _run(devices: Iterable[str], started: Started, status: str) -> RunSection:
     return RunSection(
         torch=machine.version(),
         device=", ".join(machine.device_names(devices)) or "cpu",
@@ -238,4 +285,6 @@ def _run(devices: Iterable[str], started: Started) -> RunSection:
         started=started.date.isoformat(timespec="seconds"),
         wall_s=time.monotonic() - started.clock_s,
         worker=machine.worker(),
+        status=status,
+        seen_at=time.time(),
     )

@@ -90,6 +90,7 @@ class OpsRecord:
     device: DeviceRecord | None = None  # with INSTRUMENTED_DEVICE_TIME=on
     unaccounted_s: float | None = None  # of the run: what the calls seen don't explain
     note_code: str | None = None
+    listed_at: float | None = None  # of when `eager` and `missing` are; None: as all the rest
 
     @property
     def largest_spread(self) -> float | None:

@@ -1,5 +1,6 @@
 """The report: its sections, and the records in them."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from instrumented_backend.records.causes import BreakRecord, RecompileRecord
@@ -84,6 +85,12 @@ class Report(Noted):
         from instrumented_backend.records.encoding import encode
 
         return encode(self)
+
+    def encoded(self) -> Iterator[str]:
+        """The same piece by piece."""
+        from instrumented_backend.records.encoding import encoded
+
+        return encoded(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Report":

@@ -51,6 +51,11 @@ def _handed_over(report: Report, folder: Path) -> bool:
     return True
 
 
+def tell(report: Report) -> None:
+    """The summary of a program that still runs, whatever its rank: it was asked."""
+    show(render(report, ("summary",)))
+
+
 def show(text: str) -> None:
     """Print it on stderr, whatever characters that has, if it is there."""
     if sys.stderr is None:  # which Python's own ``print`` takes for stdout

@@ -1,10 +1,13 @@
 """The report as files: one JSON, and a CSV file for each table."""
 
+import contextlib
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
-from instrumented_backend.records.whole_file import sweep, write_whole
+from instrumented_backend.records.whole_file import sweep, write_whole, written_part
 from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
 
@@ -34,6 +37,68 @@ def write_files(report: Report, folder: Path) -> dict[str, OSError]:
         except OSError as error:
             lost[name] = error
     return lost
+
+
+class CurrentFiles:
+    """A report's file, brought up to date while the program runs."""
+
+    def __init__(self, folder: Path | None, run: Path | None) -> None:
+        """``run`` is where `run` collects reports, if it is still there."""
+        self._folders = tuple(each for each in (folder, run) if each is not None)
+        self._run = run
+        self._swept = False
+        self._name: str | None = None  # of the file that was written last
+        self._pid = os.getpid()
+
+    def __bool__(self) -> bool:
+        return bool(self._folders)
+
+    def save(self, report: Report, go_on: Callable[[], None]) -> list[str]:
+        """Returns what could not be written, a line for each folder.
+
+        A folder that is gone is not made again: it may be a disk that will come back.
+        """
+        if self._pid != os.getpid():  # forked: the name is the parent's
+            self._name, self._swept, self._pid = None, False, os.getpid()
+        pieces = []
+        for piece in report.encoded():
+            go_on()
+            pieces.append(piece)
+        content = "".join([*pieces, "\n"]).encode()
+        name = f"report.{_suffix(report)}.json"
+        lost = []
+        for folder in self._folders:
+            if folder == self._run and not folder.is_dir():
+                continue
+            try:
+                self._save(folder / name, content, go_on)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                lost.append(f"lost: not kept up to date in {folder}: {reason}")
+        if self._name not in (None, name):  # the process has got another rank
+            self.discard()
+        self._name, self._swept = name, True
+        return lost
+
+    def _save(self, path: Path, content: bytes, go_on: Callable[[], None]) -> None:
+        if not self._swept:
+            sweep(path.parent)
+        with written_part(path, content) as part:
+            go_on()
+            os.replace(part, path)
+
+    def discard(self) -> None:
+        """Remove what was written: there is nothing to report, or it has another name."""
+        name, self._name = self._name, None
+        if name is not None and self._pid == os.getpid():
+            for folder in self._folders:
+                with contextlib.suppress(OSError):  # gone, or the folder is
+                    (folder / name).unlink()
+
+    def delivered(self, report: Report) -> None:
+        """The last one was written, as files of their own."""
+        if self._name != f"report.{_suffix(report)}.json":
+            self.discard()
 
 
 def _suffix(report: Report) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.report import ENDED
 from instrumented_backend.views.output import TableRow, terminal_width
 from instrumented_backend.views.tables import Table
 from instrumented_backend.views.text import MAX_ROWS, PREFIX, render, render_rows
@@ -48,6 +49,7 @@ def _rows(report: Report) -> list[TableRow]:
             "rank": report.run.rank,
             "pid": report.run.pid,
             "worker": report.run.worker,
+            "status": None if report.run.status == ENDED else report.run.status,
             "graphs": summary.graphs,
             "calls": summary.graph_calls,
             "backward_calls": summary.backward_calls,

@@ -30,6 +30,7 @@ from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Cell, TableRow, terminal_width
+from instrumented_backend.views.running import running_lines
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.words import count, phase, short_path, wrap
 
@@ -65,6 +66,7 @@ def _summary(report: Report, width: int) -> str:
         f"torch {report.run.torch.partition('+')[0]}, {report.run.device}",
         width,
     )
+    lines += [line for said in running_lines(report) for line in wrap(said, width)]
     lines += wrap(_ledger_line(report), width)
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)

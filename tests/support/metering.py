@@ -10,7 +10,7 @@ from typing import Any
 from waiting import wait_until
 
 from instrumented_backend.observe.native import build as native
-from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part, read
+from instrumented_backend.observe.ops.observed import Copied, Kind, Mark, Observed, Part
 
 CERTAIN, RANDOM = range(2)
 FIRST_GAP = 4  # as `part` of a cell
@@ -27,7 +27,7 @@ def call(lib: Any, key: int, body: Callable[[], object] = lambda: None) -> None:
 
 def seen(lib: Any) -> Observed:
     """All of it. Gaps that are under way end here."""
-    return read(lib, [], whole=False, elapsed_ns=0)
+    return Copied.of(lib).observed([], whole=False, elapsed_ns=0)
 
 
 def place(mark: Mark) -> tuple[Any, ...]:

@@ -1,5 +1,6 @@
 """The environment variables, and what a bad value says."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ GOOD_DEFAULTS = {
     "print_missing": False,
     "metric_tables": (),
     "adopt": False,
+    "signal": signal.SIGUSR2,
     "run": None,
 }
 
@@ -41,6 +43,7 @@ def test_values(tmp_path: Path) -> None:
             "INSTRUMENTED_DEVICE_TIME": "on",
             "INSTRUMENTED_LOG": "info",
             "INSTRUMENTED_DISABLE": "1",
+            "INSTRUMENTED_SIGNAL": "USR1",
             "TORCHDYNAMO_PRINT_MISSING": "1",
             "TORCHINDUCTOR_ENABLED_METRIC_TABLES": "graph_stats,kernel_metadata",
         }
@@ -49,6 +52,9 @@ def test_values(tmp_path: Path) -> None:
     assert loaded.dir == tmp_path / "a" / "b" and loaded.dir.is_dir()
     assert (loaded.ops, loaded.device_time, loaded.log) == ("always", True, "info")
     assert loaded.disable and loaded.print_missing
+    assert loaded.signal == signal.SIGUSR1
+    assert settings.load({}).signal == signal.SIGUSR2
+    assert settings.load({"INSTRUMENTED_SIGNAL": "off"}).signal is None
     assert loaded.metric_tables == ("graph_stats", "kernel_metadata")
     assert settings.load({"INSTRUMENTED_TABLES": "all"}).tables == settings.TABLES
     assert settings.load({"INSTRUMENTED_TABLES": "none"}).tables == ()
@@ -64,6 +70,7 @@ def test_values(tmp_path: Path) -> None:
         ("INSTRUMENTED_OPS", "sometimes", settings.OPS_MODES),
         ("INSTRUMENTED_DEVICE_TIME", "1", ("off", "on")),
         ("INSTRUMENTED_LOG", "INFO", settings.LOG_LEVELS),
+        ("INSTRUMENTED_SIGNAL", "SIGUSR2", settings.SIGNALS),
         ("INSTRUMENTED_DISABLE", "yes", ("0", "1")),
         ("TORCHDYNAMO_PRINT_MISSING", "on", ("0", "1")),
     ],

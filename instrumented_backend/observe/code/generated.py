@@ -21,13 +21,12 @@ from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.observer import Observer
+from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
 
 log = logging.getLogger("instrumented_backend.kernels")
 
 MAX_WAITING_CHARACTERS = 50_000_000  # of source that is kept for the thread
-_BUSY_SHARE = 0.2  # of its own time that the thread works
-_MAX_NAP_S = 0.05
 
 
 class _OutOfTime(Exception):
@@ -145,7 +144,7 @@ class KernelReader(Observer):
         self._lock = threading.Lock()
         self._waiting: deque[tuple[GeneratedCode, Any]] = deque()
         self._waiting_characters = 0
-        self._pacer: _Pacer | None = None  # of the thread, while there is one
+        self._pacer: Pacer | None = None  # of the thread, while there is one
         self._logged: set[tuple[str, str]] = set()
 
     def read(self, code: GeneratedCode, compiled_graph: Any) -> None:
@@ -220,7 +219,7 @@ class KernelReader(Observer):
             self._waiting.append((code, compiled_graph))
             self._waiting_characters += size
             if self._pacer is None:
-                self._pacer = _Pacer()
+                self._pacer = Pacer()
                 threading.Thread(
                     target=self._work,
                     args=(self._pacer,),
@@ -228,7 +227,7 @@ class KernelReader(Observer):
                     daemon=True,
                 ).start()
 
-    def _work(self, pacer: "_Pacer") -> None:
+    def _work(self, pacer: Pacer) -> None:
         while True:
             with self._lock:
                 if not self._waiting:
@@ -238,21 +237,6 @@ class KernelReader(Observer):
                 self._waiting_characters -= len(compiled_graph.source_code)
             self._parse(code, pacer.pause)
             del code, compiled_graph
-
-
-class _Pacer:
-    """Leaves most of the time to the program's own threads, which need the GIL, too."""
-
-    def __init__(self) -> None:
-        self.hurry = False  # somebody waits for the results
-        self._worked_since = time.perf_counter()
-
-    def pause(self) -> None:
-        if self.hurry:
-            return
-        worked = time.perf_counter() - self._worked_since
-        time.sleep(min(worked * (1 / _BUSY_SHARE - 1), _MAX_NAP_S))
-        self._worked_since = time.perf_counter()
 
 
 def _sentence(kernel: KernelRecord) -> str:

@@ -55,16 +55,20 @@ class BreakLog:
         self._compiling: dict[str, _Compilation] = {}
         self.left_out = 0  # meetings with causes beyond the first MAX_BREAKS
 
-    def met(self, compile_id: str | None, found: BreakReason) -> None:
-        """A compilation ran into a break; restarts of one compilation are one meeting."""
+    def met(self, compile_id: str | None, found: BreakReason) -> bool:
+        """A compilation ran into a break; restarts of one compilation are one meeting.
+
+        Whether it is the first one with this cause.
+        """
         frame = found.frame
         cause = self._cause(
             found.reason, frame.file if frame else None, frame.line if frame else None
         )
         if cause is None:
-            return
+            return False
         record = cause.record
-        if not record.count:
+        is_new = not record.count
+        if is_new:
             record.hint = found.hint
             if frame is not None:
                 record.function, record.source = frame.function or None, frame.source
@@ -73,7 +77,7 @@ class BreakLog:
                 record.called_line = found.called_from.line
         if compile_id is None:
             record.count += 1
-            return
+            return is_new
         compilation = self._compiling.get(compile_id)
         if compilation is None:
             if len(self._compiling) >= MAX_BREAKS:
@@ -82,6 +86,7 @@ class BreakLog:
         if id(cause) not in compilation.met:
             record.count += 1
         compilation.met[id(cause)] = cause, found
+        return is_new
 
     def last_met(self, compile_id: str) -> BreakReason | None:
         """The break that a compilation under way ran into last."""

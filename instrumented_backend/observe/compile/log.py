@@ -4,15 +4,18 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
 from instrumented_backend.observe.compile.compiled import CompiledLog, Function
+from instrumented_backend.observe.compile.live import LiveLog
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.compile.recompiles import RecompileLog
+from instrumented_backend.observe.compile.stall import Stall
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
@@ -47,9 +50,13 @@ class CompileLog(logging.Handler, Observer):
         failures: Failures,
         backward_finished: Callable[[ObservedGraph], None],
         compiled: CompiledLog,
+        changed: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """``backward_finished`` is called when the last work on a lazy backward is done."""
+        """``backward_finished`` is called when the last work on a lazy backward is done.
+
+        ``changed`` is called when a compilation has begun, and when it has ended.
+        """
         super().__init__(logging.DEBUG)
         self._failures = failures
         self._backward_finished = backward_finished
@@ -60,6 +67,8 @@ class CompileLog(logging.Handler, Observer):
         self.caches = CacheLog()
         self.breaks = BreakLog()
         self.recompiles = RecompileLog()
+        self.live = LiveLog(changed, self._place, clock)
+        self._stall = Stall()
         self._listening = False
         self.reset()
 
@@ -78,8 +87,12 @@ class CompileLog(logging.Handler, Observer):
         self.caches.clear()
         self.breaks.clear()
         self.recompiles.clear()
+        self._stall.clear()
         self.dropped = 0
         self._compiling.clear()
+
+    def after_fork(self) -> None:
+        self.live.clear()
 
     def graph_opened(self, graph: ObservedGraph) -> None:
         """The backend was called for ``graph``; its compilation's figures will follow."""
@@ -94,6 +107,15 @@ class CompileLog(logging.Handler, Observer):
     def code_compiled(self, graph: ObservedGraph) -> None:
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
         self._thread.graph = graph
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """What is read here belongs together; a thread that compiles waits meanwhile."""
+        self.acquire()
+        try:
+            yield
+        finally:
+            self.release()
 
     @property
     def steps(self) -> Mapping[str, int]:
@@ -113,15 +135,17 @@ class CompileLog(logging.Handler, Observer):
 
     def timed(self, event: dict[str, Any]) -> None:
         """One of torch's marks of time."""
-        with self._failures.guard("compile times"):
+        with self._failures.guard("compile times"), self.reading():
             if event["ph"] == "i":
                 graph: ObservedGraph | None = getattr(self._thread, "graph", None)
                 found = event.get("args") or {}
                 # Or the look-up is for a graph of plain Inductor.
                 if graph is not None and found.get("compile_id") == graph.record.compile_id:
                     self.caches.looked_up(event["name"], found, graph.record)
+                    self.live.looked_up(event["name"], graph.record.compile_id)
             else:
                 self._clock.mark(event)
+                self.live.mark(event)
 
     # --- Events ---------------------------------------------------------------------------------
 
@@ -132,9 +156,13 @@ class CompileLog(logging.Handler, Observer):
         compile_id = None if current is None else str(current)
         if name == "dynamo_graph_break_reason":
             if not is_repetition(payload):
-                self.breaks.met(compile_id, break_reason(payload))
+                found = break_reason(payload)
+                if self.breaks.met(compile_id, found):
+                    self.live.broke(found)
         elif name == "recompile_reasons":
-            self._thread.failed_guards = _failed_guards(payload)
+            self._thread.failed_guards = guards = _failed_guards(payload)
+            if not self._compiled_functions.is_first(dynamo.compilation_under_way()):
+                self.live.recompiled(guards)
         elif name.endswith("_cache_bypass"):
             graph: ObservedGraph | None = getattr(self._thread, "graph", None)
             if graph is not None and compile_id in (None, graph.record.compile_id):
@@ -163,6 +191,7 @@ class CompileLog(logging.Handler, Observer):
             outcome = "skipped"
         else:
             outcome = "failed"
+        self.live.outcome(outcome)
         graphs = _kept(graphs, outcome)
         place: Function = under_way.wrapped or (function, file, line)
         for graph in graphs:
@@ -261,6 +290,17 @@ class CompileLog(logging.Handler, Observer):
 
         self._finish(record, finished)
 
+    def _place(self, compile_id: str | None, backward: bool) -> Function | None:
+        """The function of a compilation that begins on this thread; None: for somebody else."""
+        if backward:  # later than its forward
+            known = self._compiled.get(str(compile_id))
+            return None if known is None else known[0]
+        under_way = dynamo.compilation_under_way()
+        code = under_way.code
+        if under_way.others or code is None:
+            return None
+        return under_way.wrapped or (code.co_name, code.co_filename, code.co_firstlineno)
+
     # --- Times ----------------------------------------------------------------------------------
 
     def _new_record(
@@ -303,6 +343,10 @@ class CompileLog(logging.Handler, Observer):
             record.total_s = span.total_s
             totals.add(record, first)
             finished()
+            self.live.finished(record)
+            if not is_first(record, first):
+                known = self._recompiled.get(record.compile_id)
+                self._stall.recompiled(record.total_s or 0.0, known)
 
         span = self._clock.span()
         if span is None or span.finished is not None:
@@ -379,8 +423,7 @@ class Totals:
         for phase, seconds in record.phases_s.items():
             self.phases_s[phase] += seconds or 0.0
         self.parts_s[f"{record.direction}_s"] += total_s
-        first = first or record.compile_id.rpartition("/")[2] == "0"
-        self.parts_s["first_s" if first else "later_s"] += total_s
+        self.parts_s["first_s" if is_first(record, first) else "later_s"] += total_s
 
     def add_run_time(self, seconds: dict[str, float | None]) -> None:
         for phase, more in seconds.items():
@@ -392,3 +435,8 @@ class Totals:
 def seconds_by_phase(span: Span) -> dict[str, float | None]:
     """Every phase, those that did not run with 0; together they are the span's total."""
     return {f"{phase}_s": span.seconds.get(phase, 0.0) for phase in PHASES}
+
+
+def is_first(record: CompileRecord, first: bool) -> bool:
+    """Was nothing compiled for its function before? That of a module may have a later one's id."""
+    return first or record.compile_id.rpartition("/")[2] == "0"

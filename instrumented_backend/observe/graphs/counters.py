@@ -89,9 +89,13 @@ class CounterLedger(Observer, Generic[Owner]):
             self._settle(counts)
 
     def settle(self) -> None:
-        """Credit what has moved so far, before a report is made."""
+        """Credit what has moved so far, before a report is made.
+
+        Where several other threads compile, it stays theirs: they credit it when they are done.
+        """
         with self._lock:
-            self._settle()
+            if threading.get_ident() in self._open or len(self._open) <= 1:
+                self._settle()
 
     def current(self) -> Owner | None:
         """What this thread is compiling."""

@@ -102,14 +102,16 @@ int64_t op_meter_size(const char* name) {
   return 0;
 }
 
-// Gaps that are under way end here and go on as new ones, for what is read next to be whole.
-void op_meter_settle() {
+// Gaps that are under way, and have been for so long, end here and go on as new ones, for what is
+// read next to be whole.
+void op_meter_settle(int64_t longer_than_ns) {
   Meter& m = meter();
   std::lock_guard<std::mutex> lock(m.mutex);
   const int64_t now = now_ns();
   for (Line* line : m.lines) {
     settle_quiet(*line, now);
-    if (Position* from = line->from) {
+    Position* from = line->from;
+    if (from != nullptr && now - line->gap_start >= longer_than_ns) {
       end_gap(*line, 0, now);
       begin_gap_at(*line, from, now);
     }

@@ -224,7 +224,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         "op_meter_sample": (None, [Sampler, int32]),
         "op_meter_work": (None, [ctypes.POINTER(Work)]),
         "op_meter_clear": (None, []),
-        "op_meter_settle": (None, []),
+        "op_meter_settle": (None, [int64]),
         **{
             f"op_meter_{plural}": (int64, [ctypes.POINTER(row), int64])
             for plural, row in (

@@ -23,7 +23,7 @@ from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.lines import Lines
-from instrumented_backend.observe.ops.observed import Observed, read
+from instrumented_backend.observe.ops.observed import Copied, Observed
 from instrumented_backend.observe.ops.op_counter import OpCounter
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
@@ -266,7 +266,9 @@ class OpMeter(Observer):
         with self._failures.guard("captured ops"):
             self.count_graphs()
 
-    def count_graphs(self, patience_s: float = math.inf) -> None:
+    def count_graphs(
+        self, patience_s: float = math.inf, pause: Callable[[], None] = lambda: None
+    ) -> None:
         """Find the forward ops of all graphs so far; ``patience_s`` for what is being built."""
         self._wait_for_native(patience_s)
         lib = self._lib
@@ -283,7 +285,7 @@ class OpMeter(Observer):
 
         lib.op_meter_quiet(1, False, 0)
         try:
-            self._counter.count_all(count)
+            self._counter.count_all(count, pause)
         finally:
             lib.op_meter_quiet(-1, False, 0)
 
@@ -437,11 +439,26 @@ class OpMeter(Observer):
 
     # --- Reading --------------------------------------------------------------------------------
 
-    def read(self) -> Observed | None:
-        """What was seen so far; None where the native part was never there."""
+    def read(self, listed: bool = True, longest_gap_s: float = 0.0) -> Observed | None:
+        """What was seen so far; None where the native part was never there.
+
+        Where it is not ``listed``, ops are summed up, and told apart neither by name nor by line.
+        What the program runs since its last mark is seen if it has run for ``longest_gap_s``.
+        """
         lib = self._lib
         if lib is None:
             return None
         with self._lock:
             elapsed_ns = time.monotonic_ns() - self._since_ns
-            return read(lib, self._lines.read(), self._is_whole, elapsed_ns)
+            copied = Copied.of(lib, listed, longest_gap_s)
+            whole = self._is_whole
+        lines = self._lines.read() if listed else []
+        return copied.observed(lines, whole, elapsed_ns)
+
+    def change(self) -> tuple[int, ...] | None:
+        """Another one if anything was seen since the last time; None: there is nothing to see."""
+        with self._lock:
+            if self._lib is None:
+                return None
+            work = self._work()
+        return work.marks, work.ops, self._compiling

@@ -1,6 +1,7 @@
 """What the op meter saw, as it is read from its native part."""
 
 import ctypes
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -90,18 +91,62 @@ class Observed:
         return int(self.times.lost)
 
 
-def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
-    """All of it, at this moment."""
-    lib.op_meter_settle()
-    times = native.TimeRow()
-    lib.op_meter_times(ctypes.byref(times))
-    marks = [
-        Mark(row.graph, _event(lib, row.event), bool(row.in_data))
-        for row in _rows(lib.op_meter_marks, native.MarkRow)
-    ]
-    rows = _rows(lib.op_meter_kinds, native.KindRow)
-    cells = _cells(lib)
+@dataclass(frozen=True)
+class Copied:
+    """What the native part holds at one moment, as it hands it out."""
 
+    marks: list[Mark]
+    kinds: "ctypes.Array[native.KindRow]"
+    cells: list[native.CellRow]
+    samples: list[native.SampleRow]
+    regions: "ctypes.Array[native.RegionRow]"
+    times: native.TimeRow
+
+    @classmethod
+    def of(cls, lib: Any, listed: bool = True, longest_gap_s: float = 0.0) -> "Copied":
+        """Not ``listed``: without cells and samples, but for threads that have nothing else.
+
+        The gaps under way are in it if they have lasted for ``longest_gap_s``.
+        """
+        lib.op_meter_settle(int(1e9 * longest_gap_s))
+        times = native.TimeRow()
+        lib.op_meter_times(ctypes.byref(times))
+        cells = _rows(lib.op_meter_cells, native.CellRow)
+        return cls(
+            marks=[
+                Mark(row.graph, _event(lib, row.event), bool(row.in_data))
+                for row in _rows(lib.op_meter_marks, native.MarkRow)
+            ],
+            kinds=_rows(lib.op_meter_kinds, native.KindRow),
+            cells=list(cells) if listed else _of_no_kind(cells),
+            samples=list(_rows(lib.op_meter_samples, native.SampleRow)) if listed else [],
+            regions=_rows(lib.op_meter_regions, native.RegionRow),
+            times=times,
+        )
+
+    def observed(self, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
+        """``lines`` by their numbers."""
+        cells = _cells(self.cells, _SampledLines(self.samples))
+        return _observed(self, cells, lines, whole, elapsed_ns)
+
+
+def _of_no_kind(cells: "ctypes.Array[native.CellRow]") -> list[native.CellRow]:
+    """Those of threads without marks, which come last."""
+    if not len(cells):
+        return []
+    words = memoryview(cells).cast("B").cast("q")
+    kinds = words[:: ctypes.sizeof(native.CellRow) // words.itemsize].tolist()
+    count = sum(1 for _ in itertools.takewhile(lambda kind: kind < 0, reversed(kinds)))
+    return list(cells[len(kinds) - count :])
+
+
+def _observed(
+    copied: Copied,
+    cells: dict[tuple[int, int], list[Cell]],
+    lines: list[Line],
+    whole: bool,
+    elapsed_ns: int,
+) -> Observed:
     def part(kind: int, number: int, seen: native.Seen) -> Part:
         return Part(seen, cells.get((kind, number), []))
 
@@ -117,11 +162,11 @@ def read(lib: Any, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
             (part(row.kind, 2, row.slices[0]), part(row.kind, 3, row.slices[1])),
             part(row.kind, 4, row.first),
         )
-        for row in rows
+        for row in copied.kinds
     ]
-    regions = dict(enumerate(_rows(lib.op_meter_regions, native.RegionRow)))
+    regions = dict(enumerate(copied.regions))
     loose = part(-1, 2, native.Seen()), part(-1, 3, native.Seen())
-    return Observed(marks, kinds, loose, regions, times, lines, whole, elapsed_ns)
+    return Observed(copied.marks, kinds, loose, regions, copied.times, lines, whole, elapsed_ns)
 
 
 def _event(lib: Any, number: int) -> str | None:
@@ -129,11 +174,12 @@ def _event(lib: Any, number: int) -> str | None:
     return name.decode(errors="replace") if number else None
 
 
-def _cells(lib: Any) -> dict[tuple[int, int], list[Cell]]:
+def _cells(
+    rows: Iterable[native.CellRow], lines: "_SampledLines"
+) -> dict[tuple[int, int], list[Cell]]:
     """By kind of gap and part of it."""
-    lines = _SampledLines(_rows(lib.op_meter_samples, native.SampleRow))
     found: dict[tuple[int, int], list[Cell]] = {}
-    for row in _rows(lib.op_meter_cells, native.CellRow):
+    for row in rows:
         name = row.name.decode(errors="replace")
         cell = Cell(name, row.mark, row.slot, row.count, row.ns, lines.of(row))
         found.setdefault((row.kind, row.part), []).append(cell)
@@ -168,7 +214,10 @@ class _SampledLines:
         ]
 
     def of(self, row: native.CellRow) -> dict[int, tuple[float, float]]:
-        weights = next((self._weights[key] for key in self._keys(row) if key in self._weights), {})
+        weights = self._weights.get(("part", row.kind, row.part, row.slot))
+        if weights is None:  # mostly it is there
+            keys = self._keys(row)
+            weights = next((self._weights[key] for key in keys if key in self._weights), {})
         all_ops, all_ns = (sum(sums[i] for sums in weights.values()) for i in range(2))
         return {
             line: (
@@ -180,7 +229,9 @@ class _SampledLines:
         }
 
 
-def _rows(function: Callable[[Any, int], int], kind: Any) -> list[Any]:
+def _rows(function: Callable[[Any, int], int], kind: Any) -> Any:
+    """An array of that structure."""
     size = function(None, 0)
     array = (kind * size)()
-    return list(array[: min(function(array, size), size)])
+    filled = min(function(array, size), size)
+    return array if filled == size else (kind * filled).from_buffer(array)

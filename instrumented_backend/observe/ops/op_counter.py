@@ -8,6 +8,7 @@ import functools
 import inspect
 import operator
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_CALLS = 20_000
+LONGEST_S = 5.0  # of the thread's own time, which a report waits for
 
 
 class OpCounter:
@@ -37,6 +39,7 @@ class OpCounter:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # held by the one thread that runs calls
         self._waiting: dict[bytes, Call] = {}
         self._known: dict[bytes, int | str] = {}  # ops, or the name of what could not be run
         self._graphs: list[GraphOps] = []  # whose forward is not known yet
@@ -57,26 +60,43 @@ class OpCounter:
 
     def after_fork(self) -> None:
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
         self._graphs.clear()
 
-    def count_all(self, count: Callable[[Callable[[], Any]], int]) -> None:
+    def count_all(
+        self,
+        count: Callable[[Callable[[], Any]], int],
+        pause: Callable[[], None] = lambda: None,
+    ) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
 
-        A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
+        A call that cannot be run, or for which no time is left, counts as one op, and is noted in
+        the graph's ``estimated``. ``pause`` is called between two of them. Graphs that come
+        meanwhile are for the next time.
         """
-        with self._lock:
+        until = time.thread_time() + LONGEST_S
+        with self._counting:
+            with self._lock:
+                waiting, graphs = dict(self._waiting), list(self._graphs)
+            found = {}
             with _no_warnings():
-                for digest, call in self._waiting.items():
-                    self._known[digest] = _count_call(call, count)
-            self._waiting.clear()
-            for ops in self._graphs:
-                self._finish(ops)
-            self._graphs.clear()
+                for digest, call in waiting.items():
+                    pause()
+                    if time.thread_time() > until:
+                        break
+                    found[digest] = _count_call(call, count)
+            with self._lock:
+                self._known.update(found)
+                for digest in waiting:
+                    self._waiting.pop(digest, None)
+                for ops in graphs:
+                    self._finish(ops)
+                del self._graphs[: len(graphs)]
 
     def _finish(self, ops: GraphOps) -> None:
         ops.forward = ops.certain
         for digest, times in ops.calls.items():
-            found = self._known.get(digest, "a function, one of too many")
+            found = self._known.get(digest, "one of too many functions")
             ops.forward += times * (found if isinstance(found, int) else 1)
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times

@@ -21,7 +21,7 @@ OPS = {"aten::sin": torch.sin, "aten::cos": torch.cos, "aten::tanh": torch.tanh}
 
 def rows(op_meter: Any) -> Counter[tuple[str, int, int]]:
     """By name, the region before, and turn. Gaps that are under way end."""
-    op_meter.op_meter_settle()
+    op_meter.op_meter_settle(0)
     marks = (native.MarkRow * op_meter.op_meter_marks(None, 0))()
     op_meter.op_meter_marks(marks, len(marks))
     array = (native.CellRow * op_meter.op_meter_cells(None, 0))()
@@ -222,7 +222,8 @@ def test_the_gap_ends_while_a_line_is_sampled(op_meter: Any, change: str) -> Non
             if change == "call":
                 on_thread(lambda: call(op_meter, 2), b"pt_autograd_0")
             else:
-                getattr(op_meter, f"op_meter_{change}")()
+                arguments = (0,) if change == "settle" else ()
+                getattr(op_meter, f"op_meter_{change}")(*arguments)
         return 3
 
     held = sample(op_meter, line, True)
