@@ -2,6 +2,7 @@
 
 import math
 
+from paths import REPOSITORY
 from sample_report import sample
 
 from instrumented_backend import metrics_of
@@ -56,3 +57,13 @@ def test_what_is_unknown_is_left_out() -> None:
     figures = metrics_of(report)
     assert set(figures) == {f"instrumented/{name}" for name in NAMES if not name.endswith("_pct")}
     assert all(math.isfinite(value) for value in figures.values())
+
+
+def test_the_pages_table() -> None:
+    page = (REPOSITORY / "docs" / "watching.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith(tuple(f"| `{m}`" for m in NAMES))]
+    assert rows == [
+        f"| `{each.name}` | {each.meaning} | "
+        f"{'count' if each.is_count and each.unit == '1' else each.unit} |"
+        for each in METRICS
+    ]
