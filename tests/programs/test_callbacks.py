@@ -84,7 +84,8 @@ def test_lightning_and_csv(run_program: RunProgram, tmp_path: Path) -> None:
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
     trainer = lightning.Trainer(
-        accelerator="cpu", devices=1, max_epochs=1, logger=CSVLogger("logs", flush_logs_every_n_steps=1),
+        accelerator="cpu", devices=1, max_epochs=1,
+        logger=CSVLogger("logs", flush_logs_every_n_steps=1),
         callbacks=[InstrumentedCallback()], enable_checkpointing=False,
         enable_progress_bar=False, enable_model_summary=False,
     )
