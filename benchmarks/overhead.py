@@ -21,6 +21,7 @@ from proof.compilations import compilations
 from proof.endings import endings
 from proof.ends import start_and_end
 from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_json
+from proof.live import live
 from proof.memory import memory
 from proof.parts import parts
 from proof.steps import compared, steps
@@ -37,12 +38,13 @@ MEANINGS = {
     "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
+    "live": "how soon `top` shows something",
     "memory": "growth of resident memory",
 }
 
 
 @click.command(
-    epilog="\b\nWhat --only names (by default all but endings, compared, and memory):\n"
+    epilog="\b\nWhat --only names (by default all but endings, compared, live, and memory):\n"
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -79,6 +81,7 @@ def main(
         "ends": lambda: start_and_end(2 * pairs),
         "endings": lambda: endings(max(pairs // 2, 1)),
         "compared": lambda: compared(device, pairs),
+        "live": lambda: live(pairs),
         "memory": lambda: memory(max(pairs // 4, 1), scale),
     }
     chosen = only or DEFAULT

@@ -159,8 +159,10 @@ def one(
         program(seconds, busy, Truth(noted), ending)
         return None
     if kill:
-        # From before its first line to after its last.
-        time.sleep(random.uniform(0, 1.5) * seconds)
+        while not noted.exists():
+            time.sleep(0.01)
+        # From its first compilation to after its last line.
+        time.sleep(random.uniform(0, 1.2) * seconds)
         ended_at = time.time()
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -168,6 +170,16 @@ def one(
         os.waitpid(pid, 0)
         ended_at = time.time()
     return Run(pid, ended_at, Truth.read(noted))
+
+
+def _warm_up() -> None:
+    """Half of what a first compilation takes is imports: before the programs are forked."""
+    import torch
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1  # a pool of processes must not be forked
+    torch.compile(lambda x: x.sin(), backend="inductor")(torch.ones(3))
+    torch._dynamo.reset()
 
 
 @click.command()
@@ -178,11 +190,7 @@ def one(
 def main(kills: int, others: int, long_runs: int, seed: int) -> None:
     """Kill programs; exit code 1 where a file is broken, wrong, or too old."""
     os.environ["INSTRUMENTED_TABLES"] = "none"
-    import torch  # before the programs are forked
-    import torch._dynamo
-    import torch._inductor.config
-
-    torch._inductor.config.compile_threads = 1  # a pool of processes must not be forked
+    _warm_up()
     random.seed(seed)
     base = Path(tempfile.mkdtemp(prefix="survive-"))
     folder = base / "reports"

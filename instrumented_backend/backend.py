@@ -177,8 +177,8 @@ def observed() -> Iterator[Report]:
 
 
 def metrics(prefix: str) -> dict[str, float]:
-    """The figures of `report`, for dashboards."""
-    return metrics_of(_session.report(), prefix)
+    """The figures of this moment, for dashboards."""
+    return metrics_of(_session.figures(), prefix)
 
 
 def contained(what: str) -> AbstractContextManager[object]:

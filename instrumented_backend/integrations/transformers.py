@@ -4,12 +4,15 @@ trainer = Trainer(model, arguments, ...)
 trainer.add_callback(InstrumentedCallback(trainer))
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerCallback, TrainerControl, TrainerState
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 from instrumented_backend.integrations.current import Figures, guard
+
+if TYPE_CHECKING:
+    from transformers import Trainer, TrainingArguments
 
 _LOGGERS: tuple[type[TrainerCallback], ...] = tuple(set(INTEGRATION_TO_CALLBACK.values()))
 
@@ -21,13 +24,13 @@ class InstrumentedCallback(TrainerCallback):
     terminal, and the Trainer's own history, stay as they are.
     """
 
-    def __init__(self, trainer: Trainer) -> None:
+    def __init__(self, trainer: "Trainer") -> None:
         self._trainer = trainer
         self._figures = Figures("instrumented/")
 
     def on_log(
         self,
-        args: TrainingArguments,
+        args: "TrainingArguments",
         state: TrainerState,
         control: TrainerControl,
         logs: dict[str, float] | None = None,

@@ -399,6 +399,13 @@ class Session:
         """Everything observed so far, as plain data that later events don't change."""
         return self._report(None)
 
+    def figures(self) -> Report:
+        """The same without what takes long: kernels, ops by name, ops not counted yet."""
+        observed = None
+        with self.failures.guard("ops"):
+            observed = self.ops.read(listed=False)
+        return self._assemble(observed, self._listing)
+
     def _report(self, parsing_limit_s: float | None) -> Report:
         """``parsing_limit_s`` bounds the time for generated code that has not been parsed yet."""
         with self.failures.guard("counters"):

@@ -1,6 +1,8 @@
 """The README and the pages: what they name is there, what is generated is what the scripts make."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import fields
@@ -103,6 +105,13 @@ def test_outputs_that_need_no_compilation(page: Path, tmp_path: Path) -> None:
 
 def test_the_tables_of_fields() -> None:
     assert fields.PAGE.read_text() == fields.page(), "python docs/fields.py makes them anew"
+
+
+def test_the_picture_of_top() -> None:
+    """In a process of its own, whose time zone it changes."""
+    script = "docs/top_picture.py"
+    done = subprocess.run([sys.executable, script, "--check"], cwd=REPOSITORY, timeout=60)
+    assert done.returncode == 0, f"python {script} makes it anew"
 
 
 def test_the_table_of_results() -> None:

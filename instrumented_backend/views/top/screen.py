@@ -150,7 +150,7 @@ def _compiling(watched: Watched) -> Lines:
 
 _HEADER = ("state", "seen", "calls", "calls/s", "recompiles", "compiling", "in graphs", "now")
 _RIGHT = range(2, 8)
-_LEAST = (7, 6, 2, 3, 5, 8, 4)  # left out in this order where the terminal is narrow
+_LEAST = (2, 7, 6, 3, 5, 8, 4)  # left out in this order where the terminal is narrow
 
 
 def _table(watched: Watched, chosen: int, rows: int, width: int) -> Lines:
@@ -167,13 +167,17 @@ def _table(watched: Watched, chosen: int, rows: int, width: int) -> Lines:
         if fixed + 8 <= width:
             break
         columns.remove(column)
-    lines = [Text("".join(_padded(header[each], each, widths) + "  " for each in columns), "dim")]
+    words = "  ".join(_padded(header[each], each, widths) for each in columns)
+    lines = [Text(words.rstrip(), "dim")]
     for number, (each, row) in enumerate(zip(shown_ones, cells, strict=True)):
         text = Text()
         for column in columns:
             style = _STATES[each.state(watched.now_s)] if column == 1 else ""
             style = "yellow" if column == 8 else style
-            text.append(_padded(row[column], column, widths) + "  ", style)
+            is_last = column == columns[-1]
+            text.append(
+                row[column] if is_last else f"{_padded(row[column], column, widths)}  ", style
+            )
         if first + number == chosen:
             text.stylize("reverse")
         lines.append(text)

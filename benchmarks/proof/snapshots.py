@@ -1,0 +1,89 @@
+"""What snapshots of the report cost while the program runs."""
+
+import itertools
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proof.figures import Cost, cost_of
+
+GRAPHS, COMPILATIONS = 10_000, 100_000
+CALLED = 100  # of the graphs, between two snapshots
+
+
+def snapshots(pairs: int) -> list[Cost]:
+    """The time of the thread that takes them, with as much in the report as it ever holds.
+
+    The first one finds everything new, and the others a hundred graphs that were called.
+    """
+    session = held(GRAPHS, COMPILATIONS)
+    values = []
+    with click.progressbar(range(pairs + 1), label="snapshots", file=sys.stderr) as bar:
+        for number in bar:
+            for graph in session._graphs[:CALLED]:
+                next(graph.calls.numbers)
+            values.append(on_a_thread(session._save_snapshot))
+            if number == 0:
+                first = values.pop()
+    what = f"a snapshot, {GRAPHS:,} graphs, {COMPILATIONS:,} compilations"
+    return [
+        cost_of(f"{what}, all new", [first], "CPU s", None),
+        cost_of(f"{what}, {CALLED} called", values, "CPU s", 0.2),
+    ]
+
+
+def on_a_thread(action: Callable[[], object]) -> float:
+    """CPU seconds."""
+    taken: list[float] = []
+
+    def run() -> None:
+        start_s = time.thread_time()
+        action()
+        taken.append(time.thread_time() - start_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    return taken[0]
+
+
+def held(graphs: int, compilations: int) -> Any:
+    """A session with so many, as if a program had made them."""
+    from instrumented_backend.observe.code.generated import GeneratedCode
+    from instrumented_backend.observe.graphs.graph import ObservedGraph
+    from instrumented_backend.observe.session import Session
+    from instrumented_backend.records import CompileRecord
+    from instrumented_backend.views.files import CurrentFiles
+    from proof.parts import _Compiled, _recorded
+
+    folder = Path(tempfile.mkdtemp(prefix="snapshots-"))
+    session = Session(lambda report: None, saver=CurrentFiles(folder, None))
+    source = next(text for name, text in _recorded().items() if ".kernel" in name)
+    phases = {"dynamo_s": 0.5, "aot_autograd_s": 0.25, "codegen_s": 0.125}
+    kept = _Compiled(source_code=source)
+    for number in range(graphs):
+        graph = ObservedGraph(session._calls, session.ops, None)
+        record = graph.record
+        record.graph, record.compile_id = number, f"{number}/0"
+        record.function, record.file, record.line = "forward", f"/home/me/{number}.py", 12
+        record.ops, record.compile_s = 7, dict(phases)
+        graph.inductor_counts = {("inductor", "fxgraph_cache_miss"): 1, ("inductor", "x"): 2}
+        graph.aot_counts = {("aot_autograd", "total"): 1, ("aot_autograd", "ok"): 1}
+        code = GeneratedCode(kept, f"/cache/{number}.py", "forward")
+        code.parse()
+        graph.code.append(code)
+        next(graph.calls.numbers)
+        session._graphs.append(graph)
+    log = session.compile_log
+    for number in itertools.islice(itertools.cycle(range(graphs)), compilations):
+        place = "forward", f"/home/me/{number}.py", 12
+        record = CompileRecord(f"{number}/0", "forward", *place, "compiled", [number], phases, 0.9)
+        log._keep(record)
+        log.totals.add(record)
+    return session
