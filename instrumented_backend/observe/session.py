@@ -29,7 +29,7 @@ from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.observe.snapshot import Started, assemble
-from instrumented_backend.observe.snapshots import ListingBudget, Snapshots
+from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
 from instrumented_backend.torch_compat import dynamo, fx, inductor
@@ -132,6 +132,7 @@ class Session:
         self._snapshots = Snapshots(self._save_snapshot, self._change, self.failures)
         self._snapshots.wanted = saver is not None
         self._kept = Kept()
+        self._busy = Busy()
         self._listing_budget = ListingBudget()
         self.compile_log = CompileLog(
             self.failures,
@@ -232,8 +233,8 @@ class Session:
                 calls = [graph.calls.value + graph.backward_calls.value for graph in self._graphs]
             seen = (sum(calls),)
         compiling = [one.since_at for one in log.live.compiling()]
-        # What is neither compiled nor in ops is the program's Python: seconds of it.
-        return (*seen, len(self._graphs), log.totals.count, *compiling, int(time.process_time()))
+        # What is neither compiled nor in ops is the program's Python.
+        return *seen, len(self._graphs), log.totals.count, *compiling, self._busy.turns()
 
     def _save_snapshot(self) -> bool:
         """Whether it is where it belongs."""
