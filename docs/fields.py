@@ -15,7 +15,8 @@ PACKAGE = DOCS.parent / "instrumented_backend"
 # The records of another file, and what reads and writes them.
 _OTHER = (
     *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "part", "schema"),
-    *("side_files", "store", "escapes", "upgrade", "whole_file"),
+    *("side_files", "store", "escapes", "upgrade", "whole_file", "rank_reports", "ranks", "remote"),
+    *("follow", "live"),
 )
 # The report's own sections first.
 SOURCES = sorted(

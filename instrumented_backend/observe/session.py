@@ -22,6 +22,7 @@ from instrumented_backend.observe.graphs.counters import CounterLedger
 from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.job import Job
+from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.notebook import name_cells
@@ -29,8 +30,8 @@ from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
-from instrumented_backend.observe.snapshot import Listing, Started, assemble
-from instrumented_backend.observe.snapshots import ListingBudget, Snapshots
+from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.ranks import Run
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
@@ -136,7 +137,8 @@ class Session:
         self._saver = saver
         self._snapshots = Snapshots(self._save_snapshot, self._change, self.failures)
         self._snapshots.wanted = saver is not None
-        self._listing = Listing()
+        self._kept = Kept()
+        self._busy = Busy()
         self._listing_budget = ListingBudget()
         self.compile_log = CompileLog(
             self.failures,
@@ -248,8 +250,8 @@ class Session:
                 calls = [graph.calls.value + graph.backward_calls.value for graph in self._graphs]
             seen = (sum(calls),)
         compiling = [one.since_at for one in log.live.compiling()]
-        # What is neither compiled nor in ops is the program's Python: seconds of it.
-        return (*seen, len(self._graphs), log.totals.count, *compiling, int(time.process_time()))
+        # What is neither compiled nor in ops is the program's Python.
+        return *seen, len(self._graphs), log.totals.count, *compiling, self._busy.turns()
 
     def _save_snapshot(self) -> bool:
         """Whether it is where it belongs."""
@@ -272,12 +274,12 @@ class Session:
 
         with self.failures.guard("captured ops"):
             self.ops.count_graphs(0.0, pause)
-        listed = self._listing_budget.allows()
+        self._kept.listed = listed = self._listing_budget.allows()
         start_s = time.thread_time()
         observed = None
         with self.failures.guard("ops"):
             observed = self.ops.read(listed, LONG_GAP_S)
-        report = self._assemble(observed, None if listed else self._listing)
+        report = self._assemble(observed, self._kept)
         if listed:
             self._listing_budget.spent(time.thread_time() - start_s)
         return report
@@ -339,6 +341,7 @@ class Session:
             with self.failures.guard("counters"):
                 self.ledger.leave()
                 self.compile_log.code_compiled(graph)
+            graph.kept = None
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
 
@@ -404,7 +407,7 @@ class Session:
         observed = None
         with self.failures.guard("ops"):
             observed = self.ops.read(listed=False)
-        return self._assemble(observed, self._listing)
+        return self._assemble(observed, Kept(listed=False))
 
     def _report(self, parsing_limit_s: float | None) -> Report:
         """``parsing_limit_s`` bounds the time for generated code that has not been parsed yet."""
@@ -429,8 +432,8 @@ class Session:
             )
         return self._assemble(observed)
 
-    def _assemble(self, observed: Observed | None, earlier: Listing | None = None) -> Report:
-        """``earlier`` has what the ``observed`` does not list."""
+    def _assemble(self, observed: Observed | None, kept: Kept | None = None) -> Report:
+        """``kept`` is for snapshots."""
         cudagraphs = CudaGraphsSection()
         with self.failures.guard("CUDA graphs"):
             cudagraphs = self._cudagraphs.report()
@@ -449,9 +452,8 @@ class Session:
             started=self._started,
             remarks=self.failures.notes,
             status=RUNNING,
-            earlier=earlier,
-            listing=self._listing,
             guard=self.failures.guard,
+            kept=kept,
         )
         with self.failures.guard("the job"):
             self._job.describe(report.run)
