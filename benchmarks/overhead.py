@@ -46,7 +46,8 @@ MEANINGS = {
 
 
 @click.command(
-    epilog="\b\nWhat --only names (by default all but endings, compared, live, snapshots, and memory):\n"
+    epilog="\b\nWhat --only names (by default all but endings, compared, live, snapshots,"
+    " and memory):\n"
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
