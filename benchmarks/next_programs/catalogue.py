@@ -42,7 +42,7 @@ def item_in_a_loop(compile: Compile, changed: bool) -> float:
         return x
 
     run, x = compile(normalize), torch.linspace(0, 1, 64)
-    for _ in range(1500):
+    for _ in range(5_000):
         y = run(x)
     return float(y.sum())
 
@@ -136,7 +136,7 @@ def printing(compile: Compile, changed: bool) -> float:
     if changed:
         torch._dynamo.config.reorderable_logging_functions.add(print)
     run, x = compile(blocks), torch.ones(64)
-    for _ in range(1500):
+    for _ in range(10_000):
         y = run(x)
     return float(y.sum())
 
@@ -150,7 +150,7 @@ def logging_in_a_block(compile: Compile, changed: bool) -> float:
         return x
 
     run, x = compile(blocks), torch.ones(64)
-    for _ in range(1500):
+    for _ in range(10_000):
         y = run(x)
         if changed:
             log.debug("blocks")

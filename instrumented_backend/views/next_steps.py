@@ -10,6 +10,7 @@ from functools import cached_property
 
 from instrumented_backend.records import (
     BreakRecord,
+    CompileRecord,
     GapRecord,
     GuardRecord,
     NextStep,
@@ -93,8 +94,24 @@ class _Run:
 
     def graphs_s(self, numbers: Iterable[int]) -> float:
         """In the regions of these graphs."""
-        wanted = set(numbers)
-        return sum((g.time_us or 0.0) / 1e6 for g in self.report.graphs if g.graph in wanted)
+        return sum(self._graph_s.get(number, 0.0) for number in set(numbers))
+
+    @cached_property
+    def _graph_s(self) -> dict[int | None, float]:
+        return {graph.graph: (graph.time_us or 0.0) / 1e6 for graph in self.report.graphs}
+
+    def compiling_s(self, numbers: Iterable[int]) -> float:
+        """What the compilations took that these graphs came from."""
+        found = {id(one): one for n in set(numbers) for one in self._compilations.get(n, ())}
+        return sum(record.total_s or 0.0 for record in found.values())
+
+    @cached_property
+    def _compilations(self) -> dict[int | None, list[CompileRecord]]:
+        by_graph: dict[int | None, list[CompileRecord]] = {}
+        for record in self.report.compile.compilations:
+            for number in record.graphs:
+                by_graph.setdefault(number, []).append(record)
+        return by_graph
 
 
 def _step(
@@ -136,8 +153,10 @@ def _not_compiled(run: _Run) -> list[NextStep]:
             and record.reason_code not in known
         ):
             text = f"{record.call} ran eagerly: {cure}"
-            seen = {"eager ops": run.row_s("eager_ops")}
-            besides = {"Python": run.row_s("python")}
+            eager = {"eager ops": run.row_s("eager_ops")}
+            # Where graphs ran, too, eager ops may be of anything else.
+            seen = {} if run.report.graphs else eager
+            besides = {"Python": run.row_s("python"), **(eager if run.report.graphs else {})}
             where = _where(record.file, record.line)
             return [_step("not-compiled", text, where, run.eager_known, seen, besides)]
     return []
@@ -164,7 +183,8 @@ def _of_break(run: _Run, record: BreakRecord) -> NextStep:
     booked_s = (record.eager_time_us or 0.0) / 1e6
     eager_s = max(booked_s, _sum_s(gap.eager_time_us for gap in between))
     seen = {"eager ops": eager_s, "Python": _sum_s(gap.python_us for gap in between)}
-    besides = {"fusing": run.graphs_s(before | after), "compiling": _recompiled_s(run, after)}
+    # One graph instead of two may be faster, and be compiled faster.
+    besides = {"fusing": run.graphs_s(before | after), "compiling": run.compiling_s(after)}
     if record.skipped:
         besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
         run.claim(run.gaps(lambda gap: _is_of_function(gap, record)))
@@ -184,15 +204,6 @@ def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
     line = gap.lines[0]
     name = (line.function or "").rpartition(".")[2]
     return any((line.file, name) == (one.file, one.function) for one in record.skipped)
-
-
-def _recompiled_s(run: _Run, graphs: set[int]) -> float:
-    """What compiling these took: one graph instead of two may be compiled faster."""
-    return sum(
-        record.total_s or 0.0
-        for record in run.report.compile.compilations
-        if graphs.intersection(number for number in record.graphs if number is not None)
-    )
 
 
 def _optimizer(run: _Run) -> list[NextStep]:

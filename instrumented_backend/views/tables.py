@@ -176,6 +176,8 @@ def _recompiles(report: Report) -> list[TableRow]:
             "kind": guard.kind if guard else None,
             "values": " → ".join(guard.values) if guard else None,
             "failures": guard.count if guard else None,
+            "decided": guard.decided if guard else None,
+            "decided_s": guard.decided_s if guard else None,
             "used_at": _where(guard.file, guard.line) if guard else None,
             "cure": guard.cure if guard else None,
             "reason": (guard and guard.reason) or record.reason,

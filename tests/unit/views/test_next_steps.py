@@ -247,6 +247,9 @@ def test_nothing_compiled_may_win_all_that_ran() -> None:
     ]
     step = only(made)
     assert (step.code, step.seen_s, step.bound_s) == ("not-compiled", 60.0, 80.0)
+    # Among graphs, what of it is this one's is not known.
+    made.graphs = [GraphRecord(graph=0, calls=1)]
+    assert (only(made).known, only(made).seen_s, only(made).bound_s) == (TRIAL, 0.0, 80.0)
 
 
 # --- Compiling -----------------------------------------------------------------------------------
