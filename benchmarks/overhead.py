@@ -24,6 +24,7 @@ from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_
 from proof.live import live
 from proof.memory import memory
 from proof.parts import parts
+from proof.snapshots import in_steps, snapshots
 from proof.steps import compared, steps
 
 DEFAULT = ("call", "parts", "cold", "warm", "steps", "always", "ends")
@@ -38,13 +39,21 @@ MEANINGS = {
     "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
+<<<<<<< HEAD
     "live": "how soon `top` shows something",
+=======
+    "snapshots": "a snapshot of the largest report; ten minutes of training steps with them",
+>>>>>>> survive
     "memory": "growth of resident memory",
 }
 
 
 @click.command(
+<<<<<<< HEAD
     epilog="\b\nWhat --only names (by default all but endings, compared, live, and memory):\n"
+=======
+    epilog="\b\nWhat --only names (by default all but endings, compared, snapshots, and memory):\n"
+>>>>>>> survive
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -57,7 +66,12 @@ MEANINGS = {
     help="Of a row; warm takes 4 times as many, ends twice, endings half, memory a quarter.",
 )
 @click.option("--rounds", default=100, show_default=True, help="Rounds of 60 calls each.")
-@click.option("--scale", default=1.0, show_default=True, help="Of the counts in --only memory.")
+@click.option(
+    "--scale",
+    default=1.0,
+    show_default=True,
+    help="Of the counts in --only memory, and of the ten minutes in snapshots.",
+)
 @click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
 def main(
     device: str,
@@ -81,7 +95,11 @@ def main(
         "ends": lambda: start_and_end(2 * pairs),
         "endings": lambda: endings(max(pairs // 2, 1)),
         "compared": lambda: compared(device, pairs),
+<<<<<<< HEAD
         "live": lambda: live(pairs),
+=======
+        "snapshots": lambda: snapshots(pairs) + in_steps(scale),
+>>>>>>> survive
         "memory": lambda: memory(max(pairs // 4, 1), scale),
     }
     chosen = only or DEFAULT

@@ -15,7 +15,7 @@ PACKAGE = DOCS.parent / "instrumented_backend"
 # The records of another file, and what reads and writes them.
 _OTHER = (
     *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "schema", "side_files"),
-    *("store", "escapes", "upgrade", "whole_file"),
+    *("store", "escapes", "follow", "live", "upgrade", "whole_file"),
 )
 # The report's own sections first.
 SOURCES = sorted(

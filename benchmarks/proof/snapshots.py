@@ -5,14 +5,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 
+from proof import child
 from proof.figures import Cost, cost_of
 
+STEPS_S, BLOCK_S, TURN_STEPS = 600.0, 60.0, 10
 GRAPHS, COMPILATIONS = 10_000, 100_000
 CALLED = 100  # of the graphs, between two snapshots
 
@@ -36,6 +39,82 @@ def snapshots(pairs: int) -> list[Cost]:
         cost_of(f"{what}, all new", [first], "CPU s", None),
         cost_of(f"{what}, {CALLED} called", values, "CPU s", 0.2),
     ]
+
+
+def in_steps(scale: float) -> list[Cost]:
+    """Ten minutes of GPT-2 steps with snapshots, and as many without, in turns of ten steps.
+
+    The time without is none of the run's to the thread that takes them.
+    """
+    folder = tempfile.mkdtemp(prefix="snapshots-")
+    ratios, share = child.call(with_and_without, STEPS_S * scale, INSTRUMENTED_DIR=folder)
+    what = f"{STEPS_S * scale:.0f} s of GPT-2 steps: snapshots"
+    return [
+        cost_of(what, ratios, "x", 1.001),
+        cost_of(f"{what}, CPU time of their thread", [share], "% of the run", 0.1),
+    ]
+
+
+def with_and_without(seconds: float) -> tuple[list[float], float]:
+    """The ratio of each minute; and of the run, what their thread took, in percent."""
+    import workloads
+
+    from instrumented_backend import backend
+
+    (step,) = workloads.gpt2("cpu", "instrumented")
+    snapshots = backend._session._snapshots
+    clock = _Clock()
+    snapshots._clock = clock
+    spent_s = 0.0
+    take = snapshots._take
+
+    def timed() -> bool:
+        nonlocal spent_s
+        start_s = time.thread_time()
+        done = take()
+        spent_s += time.thread_time() - start_s
+        return done
+
+    for _ in range(20):
+        step()
+    time.sleep(2.0)  # what the compilations asked for
+    snapshots._take = timed
+    start_s = clock()
+    ratios = []
+    with click.progressbar(
+        length=round(seconds / BLOCK_S) or 1, label="steps", file=sys.stderr
+    ) as bar:
+        while clock() - start_s < seconds:
+            block_s = [0.0, 0.0]
+            while block_s[0] < min(BLOCK_S, seconds):
+                for off in (False, True):
+                    with clock.stopped() if off else nullcontext():
+                        begun_s = time.perf_counter()
+                        for _ in range(TURN_STEPS):
+                            step()
+                        block_s[off] += time.perf_counter() - begun_s
+            ratios.append(block_s[0] / block_s[1])
+            bar.update(1)
+    return ratios, 100 * spent_s / (clock() - start_s)
+
+
+class _Clock:
+    """Monotonic, and stands still where it is stopped."""
+
+    def __init__(self) -> None:
+        self._lost_s = 0.0
+        self._stopped_at: float | None = None
+
+    def __call__(self) -> float:
+        now_s = time.monotonic() if self._stopped_at is None else self._stopped_at
+        return now_s - self._lost_s
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        self._stopped_at = time.monotonic()
+        yield
+        self._lost_s += time.monotonic() - self._stopped_at
+        self._stopped_at = None
 
 
 def on_a_thread(action: Callable[[], object]) -> float:

@@ -21,14 +21,15 @@ from instrumented_backend.observe.graphs.calls import GraphCalls
 from instrumented_backend.observe.graphs.counters import CounterLedger
 from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
-from instrumented_backend.observe.snapshot import Listing, Started, assemble
-from instrumented_backend.observe.snapshots import ListingBudget, Snapshots
+from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
 from instrumented_backend.torch_compat import dynamo, fx, inductor
@@ -130,7 +131,8 @@ class Session:
         self._saver = saver
         self._snapshots = Snapshots(self._save_snapshot, self._change, self.failures)
         self._snapshots.wanted = saver is not None
-        self._listing = Listing()
+        self._kept = Kept()
+        self._busy = Busy()
         self._listing_budget = ListingBudget()
         self.compile_log = CompileLog(
             self.failures,
@@ -231,8 +233,8 @@ class Session:
                 calls = [graph.calls.value + graph.backward_calls.value for graph in self._graphs]
             seen = (sum(calls),)
         compiling = [one.since_at for one in log.live.compiling()]
-        # What is neither compiled nor in ops is the program's Python: seconds of it.
-        return (*seen, len(self._graphs), log.totals.count, *compiling, int(time.process_time()))
+        # What is neither compiled nor in ops is the program's Python.
+        return *seen, len(self._graphs), log.totals.count, *compiling, self._busy.turns()
 
     def _save_snapshot(self) -> bool:
         """Whether it is where it belongs."""
@@ -255,12 +257,12 @@ class Session:
 
         with self.failures.guard("captured ops"):
             self.ops.count_graphs(0.0, pause)
-        listed = self._listing_budget.allows()
+        self._kept.listed = listed = self._listing_budget.allows()
         start_s = time.thread_time()
         observed = None
         with self.failures.guard("ops"):
             observed = self.ops.read(listed, LONG_GAP_S)
-        report = self._assemble(observed, None if listed else self._listing)
+        report = self._assemble(observed, self._kept)
         if listed:
             self._listing_budget.spent(time.thread_time() - start_s)
         return report
@@ -320,6 +322,7 @@ class Session:
             with self.failures.guard("counters"):
                 self.ledger.leave()
                 self.compile_log.code_compiled(graph)
+            graph.kept = None
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
 
@@ -410,8 +413,8 @@ class Session:
             )
         return self._assemble(observed)
 
-    def _assemble(self, observed: Observed | None, earlier: Listing | None = None) -> Report:
-        """``earlier`` has what the ``observed`` does not list."""
+    def _assemble(self, observed: Observed | None, kept: Kept | None = None) -> Report:
+        """``kept`` is for snapshots."""
         cudagraphs = CudaGraphsSection()
         with self.failures.guard("CUDA graphs"):
             cudagraphs = self._cudagraphs.report()
@@ -430,8 +433,7 @@ class Session:
             started=self._started,
             remarks=self.failures.notes,
             status=RUNNING,
-            earlier=earlier,
-            listing=self._listing,
+            kept=kept,
         )
         with self.failures.guard("what became of torch.compile"):
             report.compiled = compiled_records(

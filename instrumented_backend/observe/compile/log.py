@@ -142,6 +142,7 @@ class CompileLog(logging.Handler, Observer):
                 # Or the look-up is for a graph of plain Inductor.
                 if graph is not None and found.get("compile_id") == graph.record.compile_id:
                     self.caches.looked_up(event["name"], found, graph.record)
+                    graph.kept = None
                     self.live.looked_up(event["name"], graph.record.compile_id)
             else:
                 self._clock.mark(event)
@@ -168,6 +169,7 @@ class CompileLog(logging.Handler, Observer):
             if graph is not None and compile_id in (None, graph.record.compile_id):
                 bypass = json.loads(payload)
                 graph.record.cache_reason = str(bypass.get("cache_bypass_reason"))
+                graph.kept = None
         elif name == "triton_kernel_info":
             self.caches.compiled_triton(json.loads(payload))
 
@@ -198,6 +200,7 @@ class CompileLog(logging.Handler, Observer):
             graph.record.function = place[0] or graph.record.function
             graph.record.file = place[1] or graph.record.file
             graph.record.line = place[2] or graph.record.line
+            graph.kept = None
         message = metrics.get("fail_reason")
         if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
             message = f"{_LIMIT} with fullgraph=True"
@@ -229,6 +232,7 @@ class CompileLog(logging.Handler, Observer):
         def finished() -> None:
             if len(graphs) == 1:
                 graphs[0].record.compile_s.update(record.phases_s)
+                graphs[0].kept = None
             if recompiled is not None:
                 recompiled.compile_s += record.total_s or 0.0
 
@@ -284,6 +288,7 @@ class CompileLog(logging.Handler, Observer):
                 graph.record.compile_s.update(
                     {f"backward_{phase}": seconds for phase, seconds in record.phases_s.items()}
                 )
+                graph.kept = None
             recompiled = self._recompiled.get(compile_id)
             if recompiled is not None:
                 recompiled.compile_s += record.total_s or 0.0
@@ -384,6 +389,7 @@ def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
     last = max((graph.attempt for graph in graphs), default=0)
     for graph in graphs:
         graph.discarded = outcome != "compiled" or graph.attempt < last
+        graph.kept = None
     return [graph for graph in graphs if not graph.discarded]
 
 

@@ -62,9 +62,14 @@ def compiled_records(
 ) -> list[CompiledRecord]:
     """In the order in which the program called ``torch.compile``."""
     known = list(compiled)
-    made = {
-        one.number: [graph for graph in graphs if graph.compiled == one.number] for one in known
-    }
+    made: dict[int, list[GraphRecord]] = {one.number: [] for one in known}
+    for graph in graphs:
+        if graph.compiled in made:
+            made[graph.compiled].append(graph)
+    # Dynamo keeps what it compiled with the code: the one's calls may run the other's graphs.
+    families: dict[int, list[Compiled]] = {}
+    for one in known:
+        families.setdefault(_family(one), []).append(one)
     time_us = sum(graph.time_us or 0.0 for graph in graphs)
     records = []
     for one in known:
@@ -72,9 +77,8 @@ def compiled_records(
         one.left_stance(torch_compiled.present_stance())
         if one.inherited and not calls:
             continue
-        family = [other for other in known if _share_code(one, other)]
         record = _record(one, calls, made[one.number])
-        served = _served(one, calls, family, made, record)
+        served = _served(one, calls, families[_family(one)], made, record)
         _decide(record, one, calls, served)
         if captured_ops:
             record.pct_ops = 100 * (record.captured_ops or 0) / captured_ops
@@ -97,11 +101,9 @@ def is_worth_a_report(records: Iterable[CompiledRecord]) -> bool:
     return len(never) < len(known) or bool(own and not is_child)
 
 
-def _share_code(one: Compiled, other: Compiled) -> bool:
-    """Dynamo keeps what it compiled with the code: the one's calls may run the other's graphs."""
-    return one is other or (
-        one.target.code_id is not None and one.target.code_id == other.target.code_id
-    )
+def _family(one: Compiled) -> int:
+    """The same number for all of one code; of its own where that is not known."""
+    return -1 - one.number if one.target.code_id is None else one.target.code_id
 
 
 def _record(one: Compiled, calls: int, graphs: list[GraphRecord]) -> CompiledRecord:

@@ -55,6 +55,7 @@ class ObservedGraph:
         self.aot_counts: Counts = {}  # moved by AOTAutograd around that, or by a cache hit
         self.compiled_before_reset = False
         self.attempt = 0  # of the compilation, which Dynamo may start over
+        self.kept: GraphRecord | None = None  # for snapshots: until anything but a call happens
         self.discarded = False  # by Dynamo: what it handed over next, or nothing, took its place
 
     def describe(
@@ -80,6 +81,7 @@ class ObservedGraph:
 
     def reset(self) -> None:
         """Forget the calls and the compilation, not the graph."""
+        self.kept = None
         self.calls.reset()
         self.backward_calls.reset()
         for code in list(self.code):

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.snapshots import ListingBudget, Snapshots, Stopped
+from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots, Stopped
 
 
 class World:
@@ -150,3 +150,14 @@ def test_the_listing_of_ops_keeps_to_its_share() -> None:
             listed_s += 0.2
     # And the very first one.
     assert listed_s == pytest.approx(0.0005 * 100_000 + 0.2, abs=0.21)
+
+
+def test_a_process_that_only_sleeps_is_not_busy() -> None:
+    now_s = cpu_s = 100.0
+    busy = Busy(clock=lambda: now_s, cpu=lambda: cpu_s)
+    turns = []
+    for worked_s in (0.0, 0.1, 0.99, 1.01, 10.0, 0.0):
+        now_s += 10.0
+        cpu_s += worked_s
+        turns.append(busy.turns())
+    assert turns == [0, 0, 0, 1, 2, 2]
