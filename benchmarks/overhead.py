@@ -39,21 +39,14 @@ MEANINGS = {
     "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
-<<<<<<< HEAD
     "live": "how soon `top` shows something",
-=======
     "snapshots": "a snapshot of the largest report; ten minutes of training steps with them",
->>>>>>> survive
     "memory": "growth of resident memory",
 }
 
 
 @click.command(
-<<<<<<< HEAD
-    epilog="\b\nWhat --only names (by default all but endings, compared, live, and memory):\n"
-=======
-    epilog="\b\nWhat --only names (by default all but endings, compared, snapshots, and memory):\n"
->>>>>>> survive
+    epilog="\b\nWhat --only names (by default the first seven):\n"
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -95,11 +88,8 @@ def main(
         "ends": lambda: start_and_end(2 * pairs),
         "endings": lambda: endings(max(pairs // 2, 1)),
         "compared": lambda: compared(device, pairs),
-<<<<<<< HEAD
         "live": lambda: live(pairs),
-=======
         "snapshots": lambda: snapshots(pairs) + in_steps(scale),
->>>>>>> survive
         "memory": lambda: memory(max(pairs // 4, 1), scale),
     }
     chosen = only or DEFAULT
