@@ -384,11 +384,11 @@ class Session:
         return self._report(None)
 
     def figures(self) -> Report:
-        """The same without what takes long: kernels, ops by name, ops not counted yet."""
+        """The same without what takes long: code not read yet, ops not counted yet."""
         observed = None
         with self.failures.guard("ops"):
-            observed = self.ops.read(listed=False)
-        return self._assemble(observed, self._listing)
+            observed = self.ops.read()
+        return self._assemble(observed)
 
     def _report(self, parsing_limit_s: float | None) -> Report:
         """``parsing_limit_s`` bounds the time for generated code that has not been parsed yet."""
