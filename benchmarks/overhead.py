@@ -39,7 +39,7 @@ MEANINGS = {
     "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
-    "live": "how soon `top` shows something",
+    "live": "how soon `top` shows something, and what callbacks cost",
     "snapshots": "a snapshot of the largest report; ten minutes of training steps with them",
     "memory": "growth of resident memory",
 }
