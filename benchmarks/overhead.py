@@ -39,15 +39,14 @@ MEANINGS = {
     "endings": "exit and SIGTERM with nothing built before, and with a compiler that hangs",
     "compared": "training steps with torch.profiler's regions, torch.profiler on, and"
     " torch._dynamo.profiler, in our place",
-    "live": "how soon `top` shows something",
+    "live": "how soon `top` shows something, and what callbacks cost",
     "snapshots": "a snapshot of the largest report; ten minutes of training steps with them",
     "memory": "growth of resident memory",
 }
 
 
 @click.command(
-    epilog="\b\nWhat --only names (by default all but endings, compared, live, snapshots,"
-    " and memory):\n"
+    epilog="\b\nWhat --only names (by default the first seven):\n"
     + "\n".join(f"  {name:10}{meaning}" for name, meaning in MEANINGS.items())
 )
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)

@@ -110,7 +110,7 @@ def text() -> str:
 
 def main() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    made = _BLOCK.sub(lambda _: text(), page)
+    made = _BLOCK.sub(lambda _: text(), page, count=1)
     if "--check" in sys.argv:
         sys.exit(made != page)
     PAGE.write_text(made, encoding="utf-8")

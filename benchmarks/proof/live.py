@@ -1,6 +1,7 @@
 """How long the live view takes to show something, in a terminal."""
 
 import fcntl
+import json
 import os
 import pty
 import select
@@ -17,13 +18,35 @@ import click
 
 from instrumented_backend.records import Compiling, Report, read_report
 from instrumented_backend.records.whole_file import write_whole
+from proof.ends import python
 from proof.figures import Cost, cost_of
 
 SAMPLE = Path(__file__).parents[2] / "tests" / "data" / "reports" / "training.json"
 START_LIMIT_MS = 1000.0
 # A compilation is to be seen within 1 s: for 0.3 s of it, the program waits with its snapshot.
 SEEN_LIMIT_MS = 700.0
+STEP_LIMIT_US = 10.0
+FIGURES_LIMIT_MS = 100.0  # and no oftener than each 1,000 times as long
 PATIENCE_S = 60.0
+FIGURES = """
+    import json, statistics, time, torch
+    from instrumented_backend import backend
+    from instrumented_backend.integrations.current import Figures
+    def times(function, number):
+        taken = []
+        for _ in range(number):
+            start = time.perf_counter()
+            function()
+            taken.append(time.perf_counter() - start)
+        return statistics.median(taken)
+    for i in range(100):
+        torch._dynamo.reset()
+        torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2))
+    figures = Figures("")
+    assert figures.new()["graphs"] == 100
+    whole = times(lambda: backend.metrics(""), 5)
+    print(json.dumps([1e6 * times(figures.new, 10_000), 1e3 * whole]))
+"""
 SIZE = struct.pack("HHHH", 40, 120, 0, 0)
 
 
@@ -43,7 +66,17 @@ def live(pairs: int) -> list[Cost]:
                 SEEN_LIMIT_MS,
             )
         )
-    return starts + seen
+    return starts + seen + _figures(pairs)
+
+
+def _figures(pairs: int) -> list[Cost]:
+    """Of the callbacks, in a training's own thread."""
+    with tempfile.TemporaryDirectory() as cache:
+        taken = [json.loads(python(FIGURES, cache=cache)) for _ in range(pairs)]
+    return [
+        cost_of("a callback at a step", [each[0] for each in taken], "µs", STEP_LIMIT_US),
+        cost_of("figures, 100 graphs", [each[1] for each in taken], "ms", FIGURES_LIMIT_MS),
+    ]
 
 
 def _words(ranks: int) -> str:

@@ -403,7 +403,7 @@ class Session:
         return self._report(None)
 
     def figures(self) -> Report:
-        """The same without what takes long: kernels, ops by name, ops not counted yet."""
+        """The same without what takes long: code not read yet, ops not counted yet."""
         observed = None
         with self.failures.guard("ops"):
             observed = self.ops.read(listed=False)

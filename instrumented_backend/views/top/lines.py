@@ -97,6 +97,6 @@ def nothing_yet(watched: Watched) -> str:
     if watched.waiting:
         return f"reading {count(watched.waiting, 'report')}"
     return (
-        f"{watched.name}: no report.rank<R>.pid<P>.json yet; a program that is started with "
-        "INSTRUMENTED_DIR set to this folder keeps one there, from its first compilation on"
+        f"{watched.name}: no report yet; a program keeps one in its INSTRUMENTED_DIR from "
+        "its first compilation on"
     )

@@ -127,7 +127,7 @@ def test_lines_and_an_end_of_their_own(tmp_path: Path) -> None:
         env={**os.environ, "PYTHONIOENCODING": "ascii"},
     )
     assert process.stdout is not None
-    assert process.stdout.readline().startswith(f"{folder}: no report.rank<R>.pid<P>.json yet")
+    assert process.stdout.readline().startswith(f"{folder}: no report yet")
     under_way = [compiling(TO_COME + 99, why=WHY)]
     keep(folder, live(0, os.getpid(), started_at=TO_COME, compiling=under_way))
     assert "running, for 1 min 40 s" in process.stdout.readline()

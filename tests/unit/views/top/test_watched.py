@@ -270,7 +270,7 @@ def test_what_cannot_be_read(bench: Bench) -> None:
 
 
 def test_nothing_yet(bench: Bench) -> None:
-    assert "no report.rank<R>.pid<P>.json yet" in " ".join(bench.screen())
+    assert "no report yet" in " ".join(bench.screen())
     bench.folder.rmdir()
     assert "cannot be read: No such file or directory" in " ".join(bench.screen())
 
