@@ -35,7 +35,7 @@ PROGRAM = """
 
 
 def test_each_is_noted_with_its_calls(run_program: RunProgram) -> None:
-    """What of it torch compiles differs from version to version; what is said goes by its graphs."""
+    """What of it torch compiles differs by version; what is said goes by its graphs."""
     done = run_program(PROGRAM, timeout=600)
     assert "lost" not in done.report["note_codes"], done.report["notes"]
     records = done.report["compiled"]
