@@ -4,7 +4,7 @@ import click
 
 from instrumented_backend import settings
 from instrumented_backend.records import ReportError, read_report, read_runs
-from instrumented_backend.records.remote import Place, place
+from instrumented_backend.records.remote import AnyPath, place
 from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import render
 
@@ -18,7 +18,7 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
 
 def _places(
     ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
-) -> tuple[Place, ...]:
+) -> tuple[AnyPath, ...]:
     try:
         return tuple(map(place, value))
     except ValueError as error:
@@ -34,7 +34,7 @@ def _places(
     callback=_tables,
     help=f"A comma list of {', '.join(settings.TABLES)}; or all.",
 )
-def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
+def command(reports: tuple[AnyPath, ...], tables: tuple[str, ...]) -> None:
     """Print saved reports again, on any machine.
 
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
@@ -50,7 +50,7 @@ def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
             _show(path, tables, heading=not alone)
 
 
-def _show(path: Place, tables: tuple[str, ...], heading: bool) -> None:
+def _show(path: AnyPath, tables: tuple[str, ...], heading: bool) -> None:
     try:
         report = read_report(path)
     except ReportError as error:
@@ -60,7 +60,7 @@ def _show(path: Place, tables: tuple[str, ...], heading: bool) -> None:
     click.echo(render(report, tables))
 
 
-def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
+def _show_folder(folder: AnyPath, tables: tuple[str, ...], alone: bool) -> None:
     try:
         runs, errors = read_runs(folder)
     except ReportError as error:
@@ -81,7 +81,7 @@ def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
         raise click.UsageError(f"{folder}: no report.rank<R>.pid<P>.json in this folder")
 
 
-def _is_folder(path: Place) -> bool:
+def _is_folder(path: AnyPath) -> bool:
     try:
         return path.is_dir()
     except OSError as error:

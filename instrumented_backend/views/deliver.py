@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from instrumented_backend.records import Report, notes
-from instrumented_backend.records.remote import Place
+from instrumented_backend.records.remote import AnyPath
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files, write_report
 from instrumented_backend.views.text import render
@@ -25,7 +25,7 @@ def deliver(report: Report, settings: Settings) -> None:
         show(render(report, settings.tables))
 
 
-def _write(report: Report, folder: Place) -> list[str]:
+def _write(report: Report, folder: AnyPath) -> list[str]:
     """What was lost, a line for each reason."""
     try:
         lost = write_files(report, folder)

@@ -2,18 +2,18 @@
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
-from instrumented_backend.records.remote import Place
+from instrumented_backend.records.remote import AnyPath
 from instrumented_backend.records.whole_file import sweep, write_whole
 from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
 
 
-def write_report(report: Report, folder: Place) -> None:
+def write_report(report: Report, folder: AnyPath) -> None:
     """``report.rank<R>.pid<P>.json``, whole or not at all; raises OSError."""
     write_whole(folder / f"report.{_suffix(report)}.json", report.to_json() + "\n")
 
 
-def write_files(report: Report, folder: Place) -> dict[str, OSError]:
+def write_files(report: Report, folder: AnyPath) -> dict[str, OSError]:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``, each whole or not at all.
 
     Returns which could not be written, and why; raises OSError where there can be no folder.
