@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.records.remote import MARK, Place, place
+from instrumented_backend.records.remote import MARK, AnyPath, place
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
@@ -68,7 +68,7 @@ class Settings:
     """What the environment asks for; see `VARIABLES` for each field's meaning."""
 
     tables: tuple[str, ...]
-    dir: Place | None
+    dir: AnyPath | None
     html: Path | None
     ops: str
     device_time: bool
@@ -128,7 +128,7 @@ def read_metric_tables(text: str) -> tuple[str, ...]:
     return names
 
 
-def _folder(text: str) -> Place | None:
+def _folder(text: str) -> AnyPath | None:
     if not text:
         return None
     found = place(text if MARK in text else os.path.expanduser(text))

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from instrumented_backend.commands.saved import places, read_all
-from instrumented_backend.records.remote import Place, RemotePath
+from instrumented_backend.records.remote import AnyPath, RemotePath
 from instrumented_backend.records.whole_file import write_whole
 
 
@@ -26,7 +26,7 @@ from instrumented_backend.records.whole_file import write_whole
     show_default=True,
     help="With the text of your files and of generated code, or without.",
 )
-def command(reports: tuple[Place, ...], output: Path | None, source: bool) -> None:
+def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> None:
     """Make one HTML page of saved reports, with your own source in it.
 
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
@@ -56,7 +56,7 @@ def command(reports: tuple[Place, ...], output: Path | None, source: bool) -> No
     click.echo(f"{path}: {len(page) / 1e6:.1f} MB, to be opened in a browser")
 
 
-def _beside(report: Place) -> Path:
+def _beside(report: AnyPath) -> Path:
     if isinstance(report, RemotePath):
         return Path("report.html")
     return report / "report.html" if report.is_dir() else report.with_suffix(".html")

@@ -5,12 +5,12 @@ from collections.abc import Iterable
 import click
 
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
-from instrumented_backend.records.remote import Place, place
+from instrumented_backend.records.remote import AnyPath, place
 
 
 def places(
     ctx: click.Context, parameter: click.Parameter, value: tuple[str, ...]
-) -> tuple[Place, ...]:
+) -> tuple[AnyPath, ...]:
     """The callback of an argument with ``nargs=-1``."""
     try:
         return tuple(map(place, value))
@@ -18,7 +18,7 @@ def places(
         raise click.BadParameter(str(error)) from None
 
 
-def read_one(path: Place) -> Report:
+def read_one(path: AnyPath) -> Report:
     """Raises UsageError."""
     try:
         return read_report(path)
@@ -26,12 +26,12 @@ def read_one(path: Place) -> Report:
         raise click.UsageError(str(error)) from None
 
 
-def read_all(paths: Iterable[Place]) -> list[Report]:
+def read_all(paths: Iterable[AnyPath]) -> list[Report]:
     """The reports in files, and all in folders; raises UsageError."""
     return [read_one(file) for path in paths for file in files_of(path)]
 
 
-def files_of(path: Place) -> list[Place]:
+def files_of(path: AnyPath) -> list[AnyPath]:
     """A report, or those in a folder, at least one; raises UsageError."""
     if not is_folder(path):
         return [path]
@@ -44,11 +44,11 @@ def files_of(path: Place) -> list[Place]:
     return list(found)
 
 
-def no_report_in(folder: Place) -> click.UsageError:
+def no_report_in(folder: AnyPath) -> click.UsageError:
     return click.UsageError(f"{folder}: no report.rank<R>.pid<P>.json in this folder")
 
 
-def is_folder(path: Place) -> bool:
+def is_folder(path: AnyPath) -> bool:
     """Raises UsageError where that cannot be told."""
     try:
         return path.is_dir()

@@ -5,7 +5,7 @@ import click
 from instrumented_backend import settings
 from instrumented_backend.commands.saved import is_folder, no_report_in, places, read_one
 from instrumented_backend.records import ReportError, read_runs
-from instrumented_backend.records.remote import Place
+from instrumented_backend.records.remote import AnyPath
 from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import render
 
@@ -26,7 +26,7 @@ def _tables(ctx: click.Context, parameter: click.Parameter, value: str) -> tuple
     callback=_tables,
     help=f"A comma list of {', '.join(settings.TABLES)}; or all.",
 )
-def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
+def command(reports: tuple[AnyPath, ...], tables: tuple[str, ...]) -> None:
     """Print saved reports again, on any machine.
 
     A program leaves report.rank<R>.pid<P>.json in INSTRUMENTED_DIR when it ends. REPORT is such a
@@ -42,14 +42,14 @@ def command(reports: tuple[Place, ...], tables: tuple[str, ...]) -> None:
             _show(path, tables, heading=not alone)
 
 
-def _show(path: Place, tables: tuple[str, ...], heading: bool) -> None:
+def _show(path: AnyPath, tables: tuple[str, ...], heading: bool) -> None:
     report = read_one(path)
     if heading:
         click.echo(f"== rank {report.run.rank}, pid {report.run.pid}")
     click.echo(render(report, tables))
 
 
-def _show_folder(folder: Place, tables: tuple[str, ...], alone: bool) -> None:
+def _show_folder(folder: AnyPath, tables: tuple[str, ...], alone: bool) -> None:
     try:
         runs, errors = read_runs(folder)
     except ReportError as error:

@@ -7,15 +7,15 @@ import click
 from instrumented_backend.commands.saved import files_of, is_folder, read_one
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
-from instrumented_backend.records.remote import Place
+from instrumented_backend.records.remote import AnyPath
 
 
-def reports_by_rank(path: Place) -> dict[int, Report]:
+def reports_by_rank(path: AnyPath) -> dict[int, Report]:
     """Of one run; helpers of a process, such as DataLoader workers, are left out.
 
     Raises UsageError where there is none, or where two are of one rank.
     """
-    found: dict[int, tuple[Place, Report]] = {}
+    found: dict[int, tuple[AnyPath, Report]] = {}
     for file in files_of(path):
         report = read_one(file)
         if report.run.worker is not None and is_folder(path):

@@ -23,15 +23,15 @@ MAX_CALLED = 12  # functions of one line that are named
 MAX_FILES = 500
 MAX_FILE_BYTES = 4 << 20
 
-Place = tuple[str | None, int | None]
-NOWHERE: Place = (None, None)
+LinePlace = tuple[str | None, int | None]
+NOWHERE: LinePlace = (None, None)
 
 
 class _Lines:
     """The records, by place, each made when it is first needed."""
 
     def __init__(self) -> None:
-        self.records: dict[Place, LineRecord] = {}
+        self.records: dict[LinePlace, LineRecord] = {}
         self.left_out = 0
 
     def at(self, file: str | None, line: int | None, function: str | None = None) -> LineRecord:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 AT_RUN_TIME = "run time"  # the outcome of what is tuned or recorded while the program runs
 
-Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
+Function = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
 
 @dataclass
@@ -58,7 +58,7 @@ class RankCompilation:
     guard_line: int | None = None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> Function:
         return self.function, self.file, self.line
 
     @property

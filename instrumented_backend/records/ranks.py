@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.records.rank_reports import (
     AT_RUN_TIME,
-    Place,
+    Function,
     RankCompilation,
     RankGraph,
     RankReport,
@@ -220,11 +220,11 @@ class Run:
     # --- How --------------------------------------------------------------------------------------
 
     @functools.cached_property
-    def _compilations(self) -> dict[tuple[Place, int], dict[int, RankCompilation]]:
+    def _compilations(self) -> dict[tuple[Function, int], dict[int, RankCompilation]]:
         """By function and its how many'th: the ranks that made it."""
-        found: dict[tuple[Place, int], dict[int, RankCompilation]] = {}
+        found: dict[tuple[Function, int], dict[int, RankCompilation]] = {}
         for rank, report in self.by_rank.items():
-            numbers: dict[Place, int] = {}
+            numbers: dict[Function, int] = {}
             for one in report.compile.compilations:
                 if one.direction == "forward" and one.outcome != AT_RUN_TIME:
                     number = numbers[one.place] = numbers.get(one.place, 0) + 1
@@ -243,7 +243,7 @@ class Run:
         }
 
     def _divergence(
-        self, place: Place, number: int, made: dict[int, RankCompilation], others: list[int]
+        self, place: Function, number: int, made: dict[int, RankCompilation], others: list[int]
     ) -> Divergence:
         first_rank = min(made, key=lambda rank: (_or_last(made[rank].started_at), rank))
         first = made[first_rank]

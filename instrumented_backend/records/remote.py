@@ -69,10 +69,10 @@ class RemotePath:
             return bool(system.isdir(path))
 
 
-Place = Path | RemotePath
+AnyPath = Path | RemotePath
 
 
-def place(text: str) -> Place:
+def place(text: str) -> AnyPath:
     """A path, or what the URL names; raises ValueError where that cannot be used."""
     if MARK not in text:
         return Path(text)

@@ -8,7 +8,7 @@ from typing import Any, overload
 from instrumented_backend.records import bounded
 from instrumented_backend.records.rank_reports import RankReport
 from instrumented_backend.records.ranks import Run, runs
-from instrumented_backend.records.remote import Place, RemotePath
+from instrumented_backend.records.remote import AnyPath, RemotePath
 from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
@@ -16,7 +16,7 @@ MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of
 _NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
 
 
-def read_report(path: Place) -> Report:
+def read_report(path: AnyPath) -> Report:
     """The report in a file; raises `ReportError` with the path in its one line."""
     content = _content(path)
     try:
@@ -27,7 +27,7 @@ def read_report(path: Place) -> Report:
         raise ReportError(f"{path}: {error}") from None
 
 
-def read_rank(path: Place) -> RankReport:
+def read_rank(path: AnyPath) -> RankReport:
     """Of the report in a file, what ranks are compared by; raises `ReportError` likewise."""
     content = _content(path)
     try:
@@ -36,7 +36,7 @@ def read_rank(path: Place) -> RankReport:
         raise ReportError(f"{path}: {error}") from None
 
 
-def read_runs(folder: Place) -> tuple[list[Run], list[ReportError]]:
+def read_runs(folder: AnyPath) -> tuple[list[Run], list[ReportError]]:
     """The runs whose reports are in a folder, the oldest first, and the files that are none.
 
     Raises `ReportError` where the folder cannot be read.
@@ -52,7 +52,7 @@ def read_runs(folder: Place) -> tuple[list[Run], list[ReportError]]:
     return runs(reports), errors
 
 
-def _content(path: Place) -> bytes:
+def _content(path: AnyPath) -> bytes:
     try:
         if isinstance(path, RemotePath):
             return bounded.checked(path.read_bytes(MAX_BYTES + 1), MAX_BYTES)
@@ -67,7 +67,7 @@ def _content(path: Place) -> bytes:
 def find_reports(folder: Path) -> list[Path]: ...
 @overload
 def find_reports(folder: RemotePath) -> list[RemotePath]: ...
-def find_reports(folder: Place) -> list[Any]:
+def find_reports(folder: AnyPath) -> list[Any]:
     """The reports that programs left in a folder, by rank and process; raises `ReportError`."""
     try:
         names = folder.names() if isinstance(folder, RemotePath) else os.listdir(folder)

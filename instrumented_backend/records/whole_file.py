@@ -9,13 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from instrumented_backend.records.remote import Place, RemotePath
+from instrumented_backend.records.remote import AnyPath, RemotePath
 
 _ATTEMPTS = 10
 _PART = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 
 
-def write_whole(path: Place, content: str | bytes, mode: int = 0o666) -> None:
+def write_whole(path: AnyPath, content: str | bytes, mode: int = 0o666) -> None:
     """Write ``content``, text as UTF-8, whoever else writes the same file now. Raises OSError.
 
     A symbolic link of that name is replaced, and not followed.
@@ -71,7 +71,7 @@ def _lock(file: int) -> bool:
     return True
 
 
-def sweep(folder: Place) -> None:
+def sweep(folder: AnyPath) -> None:
     """Remove what processes that were killed had begun to write there."""
     if isinstance(folder, RemotePath):
         return  # it has nothing begun

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from instrumented_backend.records import Report, notes
-from instrumented_backend.records.remote import Place
+from instrumented_backend.records.remote import AnyPath
 from instrumented_backend.records.whole_file import write_whole
 from instrumented_backend.settings import Settings
 from instrumented_backend.views.files import write_files, write_report
@@ -52,7 +52,7 @@ def _of_its_own(path: Path, report: Report) -> Path:
     return path.with_name(f"{path.stem}.rank{report.run.rank}.pid{report.run.pid}{path.suffix}")
 
 
-def _write(report: Report, folder: Place) -> list[str]:
+def _write(report: Report, folder: AnyPath) -> list[str]:
     """What was lost, a line for each reason."""
     try:
         lost = write_files(report, folder)

@@ -7,18 +7,18 @@ from pathlib import Path
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
-from instrumented_backend.records.remote import Place, RemotePath
+from instrumented_backend.records.remote import AnyPath, RemotePath
 from instrumented_backend.records.whole_file import sweep, write_whole, written_part
 from instrumented_backend.views.output import to_csv
 from instrumented_backend.views.tables import TABLES
 
 
-def write_report(report: Report, folder: Place) -> None:
+def write_report(report: Report, folder: AnyPath) -> None:
     """``report.rank<R>.pid<P>.json``, whole or not at all; raises OSError."""
     write_whole(folder / f"report.{_suffix(report)}.json", report.to_json() + "\n")
 
 
-def write_files(report: Report, folder: Place) -> dict[str, OSError]:
+def write_files(report: Report, folder: AnyPath) -> dict[str, OSError]:
     """``report.rank<R>.pid<P>.json`` and ``<table>.rank<R>.pid<P>.csv``, each whole or not at all.
 
     Returns which could not be written, and why; raises OSError where there can be no folder.
@@ -43,9 +43,11 @@ def write_files(report: Report, folder: Place) -> dict[str, OSError]:
 class CurrentFiles:
     """A report's file, brought up to date while the program runs."""
 
-    def __init__(self, folder: Place | None, run: Path | None) -> None:
+    def __init__(self, folder: AnyPath | None, run: Path | None) -> None:
         """``run`` is where `run` collects reports, if it is still there."""
-        self._folders: tuple[Place, ...] = tuple(each for each in (folder, run) if each is not None)
+        self._folders: tuple[AnyPath, ...] = tuple(
+            each for each in (folder, run) if each is not None
+        )
         self._run = run
         self._swept = False
         self._name: str | None = None  # of the file that was written last
@@ -81,7 +83,7 @@ class CurrentFiles:
         self._name, self._swept = name, True
         return lost
 
-    def _save(self, path: Place, content: bytes, go_on: Callable[[], None]) -> None:
+    def _save(self, path: AnyPath, content: bytes, go_on: Callable[[], None]) -> None:
         if isinstance(path, RemotePath):
             path.write_bytes(content)
             return

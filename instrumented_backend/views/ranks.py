@@ -110,8 +110,8 @@ def _totals(run: Run, width: int) -> list[str]:
     )
     if run.missing:
         lines += wrap(
-            f"missing: {ranks_named(run.missing)} of {run.world_size} left no report: killed, "
-            "still running, or it compiled nothing",
+            f"missing: {ranks_named(run.missing)} of {run.world_size} left no report here: killed, "
+            "still running, on another machine, or it compiled nothing",
             width,
         )
     return lines

@@ -262,3 +262,42 @@ def test_a_model_of_timm(run_program: RunProgram) -> None:
     print("rank 0:", step)
 """,
     )
+
+
+# --- Commands that start programs ---------------------------------------------------------------
+
+
+@needs("accelerate")
+def test_accelerate_launch(run_program: RunProgram) -> None:
+    source = """
+        import torch
+        from accelerate import Accelerator
+        accelerator = Accelerator(cpu=True)
+        model = torch.compile(torch.nn.Linear(2, 1))
+        for step in range(1, 4):
+            model(torch.ones(4, 2)).sum().backward()
+        print(f"rank {accelerator.process_index}: {step}")
+    """
+    launch = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", "{script}")
+    done = run_program(source, command=(*RUN, *launch), timeout=600)
+    assert calls_of(done) == {0: (3, 3)} and counted(done) == {0: 3}
+    assert done.stderr.count("instrumented: 1 graph") == 1
+
+
+def test_run_pytest(run_program: RunProgram) -> None:
+    """A suite that compiles: its outcome and its exit code are pytest's own."""
+    source = """
+        import torch
+        def test_it():
+            add = torch.compile(lambda x: x + 1)
+            for _ in range(3):
+                assert add(torch.ones(2)).tolist() == [2.0, 2.0]
+        def test_that_fails():
+            assert False
+    """
+    pytest_ = ("-m", "pytest", "-q", "-pno:cacheprovider", "{script}")
+    done = run_program(source, command=(*RUN, *pytest_), check=False, timeout=600)
+    assert done.returncode == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 1 passed" in done.stdout
+    assert done.report["summary"]["graph_calls"] == 3
+    assert done.stderr.count("instrumented: 1 graph, 3 calls") == 1

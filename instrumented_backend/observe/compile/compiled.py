@@ -275,7 +275,7 @@ def _target(function: Any, frame: Any) -> Target:
             method = function.__name__
     if module is not None and method is None:
         # Not by attribute: the program may have its own way with them.
-        called = vars(module).get("forward") or type(module).forward
+        called = vars(module).get("forward") or _of_class(type(module), "forward")
     disabled |= torch_compiled.is_disabled(called)
     found = getattr(torch_compiled.innermost(called), "__code__", None)
     code = found if isinstance(found, CodeType) else None
@@ -292,6 +292,12 @@ def _target(function: Any, frame: Any) -> Target:
     )
     target.find_path(frame)
     return target
+
+
+def _of_class(kind: type, name: str) -> Any:
+    """As it stands in the class: TorchScript's modules have a descriptor there that raises."""
+    found = inspect.getattr_static(kind, name)
+    return found.__func__ if isinstance(found, staticmethod | classmethod) else found
 
 
 def _place(code: CodeType | None) -> Function:

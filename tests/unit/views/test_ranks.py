@@ -49,7 +49,7 @@ def test_missing_ranks_are_named() -> None:
     reports = [rank_report(rank, world_size=8) for rank in (0, 1, 3, 4)]
     text = words(Run(None, reports))
     assert text.startswith("instrumented: 4 of 8 ranks rank graphs")
-    assert "missing: ranks 2, 5-7 of 8 left no report: killed, still running, or" in text
+    assert "missing: ranks 2, 5-7 of 8 left no report here: killed, still running" in text
 
 
 def test_several_processes_of_a_rank_have_their_names() -> None:

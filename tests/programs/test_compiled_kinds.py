@@ -1,0 +1,49 @@
+"""What else may be given to torch.compile: coroutines, TorchScript, exported programs."""
+
+import pytest
+from programs import RunProgram
+
+pytestmark = pytest.mark.full
+PROGRAM = """
+    import asyncio, warnings
+    import torch
+    warnings.simplefilter("ignore")
+    async def coroutine(x):
+        return x.sin() + 1
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return x.cos() + 1
+    class Static(torch.nn.Module):
+        @staticmethod
+        def forward(x):
+            return x.tan() + 1
+    x = torch.ones(2)
+    given = [
+        coroutine,
+        torch.jit.trace(Model(), x),
+        torch.export.export(Model(), (x,)).module(),
+        Static(),
+    ]
+    for calls, what in enumerate(given, 1):
+        compiled = torch.compile(what, backend="instrumented")
+        for _ in range(calls):
+            found = compiled(x)
+            if what is coroutine:
+                found = asyncio.run(found)
+        assert found.shape == x.shape
+"""
+
+
+def test_each_is_noted_with_its_calls(run_program: RunProgram) -> None:
+    """What of it torch compiles differs by version; what is said goes by its graphs."""
+    done = run_program(PROGRAM, timeout=600)
+    assert "lost" not in done.report["note_codes"], done.report["notes"]
+    records = done.report["compiled"]
+    assert [record["calls"] for record in records] == [1, 2, 3, 4]
+    graph_calls = {graph["graph"]: graph["calls"] for graph in done.report["graphs"]}
+    for record in records:
+        ran = sum(graph_calls[graph] for graph in record["graphs"])
+        assert record["graph_calls"] == ran
+        assert (record["outcome"] == "compiled") == (ran > 0)
+        assert ran > 0 or record["reason"]
+    assert records[-1]["outcome"] == records[2]["outcome"] == "compiled"
