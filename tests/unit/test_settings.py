@@ -10,6 +10,7 @@ from instrumented_backend import settings
 GOOD_DEFAULTS = {
     "tables": ("summary",),
     "dir": None,
+    "html": None,
     "ops": "auto",
     "device_time": False,
     "log": "warning",
