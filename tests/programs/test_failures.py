@@ -59,6 +59,7 @@ INJECTIONS = {
     "exit": "exit.ExitHooks.install = fail",
     "op meter": "ops.OpMeter._end_warm_up = fail",
     "captured ops": "captured.describe = fail",
+    "source lines": "from instrumented_backend.observe import snapshot; snapshot.add_lines = fail",
     "counting ops": "op_counter.OpCounter.count_all = fail",
     "native part": "native.load = fail",
     "graph calls": "native.load_graph_call = fail",

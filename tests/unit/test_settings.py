@@ -11,6 +11,7 @@ from instrumented_backend import settings
 GOOD_DEFAULTS = {
     "tables": ("summary",),
     "dir": None,
+    "html": None,
     "ops": "auto",
     "device_time": False,
     "log": "warning",
@@ -120,3 +121,12 @@ def test_the_program_is_told(run_program: RunProgram) -> None:
     assert said == [
         "instrumented: WARNING: INSTRUMENTED_TABEL is not ours; did you mean INSTRUMENTED_TABLES?"
     ]
+
+
+def test_the_page_is_a_file(tmp_path: Path) -> None:
+    page = tmp_path / "made" / "page.html"
+    assert settings.load({"INSTRUMENTED_HTML": str(page)}).html == page
+    assert page.parent.is_dir() and settings.load({}).html is None
+    for value in (str(tmp_path), "/dev/null/page.html"):
+        with pytest.raises(settings.SettingsError, match=r"^INSTRUMENTED_HTML=.*page\.html"):
+            settings.load({"INSTRUMENTED_HTML": value})

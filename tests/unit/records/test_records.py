@@ -48,6 +48,8 @@ def test_the_sections_of_the_contract() -> None:
         "compiled",
         "next_steps",
         "trials",
+        "lines",
+        "files",
     }
 
 

@@ -1,6 +1,6 @@
 """The page in a real browser: Chromium from the distribution, from file://, driven by playwright.
 
-``INSTRUMENTED_SCREENSHOTS=FOLDER`` keeps what it looked like.
+``PAGE_SCREENSHOTS=FOLDER`` keeps what it looked like.
 """
 
 import os
@@ -267,7 +267,7 @@ def test_nothing_overlaps_and_all_can_be_read(
         "document.querySelectorAll('.report:not([hidden]) details').forEach(d => d.open = true)"
     )
     opened.page.locator("#r0-f0-5").focus()
-    folder = os.environ.get("INSTRUMENTED_SCREENSHOTS")
+    folder = os.environ.get("PAGE_SCREENSHOTS")
     if folder:
         opened.page.screenshot(path=f"{folder}/page-{width}-{scheme}.png", full_page=True)
     assert opened.run(OVERFLOWING) == []
