@@ -133,7 +133,7 @@ def printed(blocks: list[Block], folder: Path) -> Iterator[tuple[Block, str]]:
 
 _NUMBER = re.compile(r"(?<![\w#])[-+]?\d+(?:[.,:]\d+)*(?:e[-+]?\d+)?")
 _RULE = re.compile(r"[- ]*---[- ]*")  # below a table's header
-_BLOCKS = ("What broke graphs", "Functions compiled again")  # the tables that are no tables
+_BLOCKS = ("What broke graphs", "Functions recompiled")  # the tables that are no tables
 _IN_BLOCKS = ("  met ", "  ran eagerly as a whole: ", "  size of ", "  try: ")
 _PHASE = (
     "(?:dynamo|aot autograd|passes|lowering|scheduling|codegen|kernel compile|load|autotune"
@@ -182,7 +182,7 @@ def _structure_of_blocks(lines: list[str]) -> Iterator[str]:
             said = label in ("  met ", "  size of ")
             yield _plain(line if said else label).replace("# eager ops, # TIME", "# eager ops")
         elif not line.startswith(" "):
-            yield _plain(re.split(r"(?<=^next: )|(?<=: compiled again )", line)[0])
+            yield _plain(re.split(r"(?<=^next: )|(?<=: recompiled )", line)[0])
 
 
 def _structure_of_lines(lines: list[str]) -> Iterator[str]:

@@ -8,7 +8,7 @@ import copy
 
 from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import Facts, read_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
@@ -183,7 +183,7 @@ def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
             add_generator_facts(kernel, known[kernel.kernel_name])
 
 
-def add_generator_facts(record: KernelRecord, facts: Facts) -> None:
+def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
     """What only Inductor's code generator knew. The comments take precedence over its origins."""
     record.aten_ops = record.aten_ops or facts.aten_ops
     record.fx_nodes = record.fx_nodes or facts.fx_nodes

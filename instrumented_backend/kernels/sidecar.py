@@ -1,4 +1,4 @@
-"""Facts of kernels that only the code generator had, from their graph's side file."""
+"""GeneratorFacts of kernels that only the code generator had, from their graph's side file."""
 
 from dataclasses import asdict, dataclass, field
 
@@ -8,7 +8,7 @@ _KIND = "kernels"
 
 
 @dataclass
-class Facts:
+class GeneratorFacts:
     """Of one kernel; the fields are those of `KernelRecord`."""
 
     total_bytes: int | None = None
@@ -17,13 +17,13 @@ class Facts:
     source_lines: list[str] = field(default_factory=list)
 
 
-def write_sidecar(module_path: str, kernels: dict[str, Facts]) -> None:
+def write_sidecar(module_path: str, kernels: dict[str, GeneratorFacts]) -> None:
     """Raises OSError."""
     data = {name: asdict(facts) for name, facts in kernels.items()}
     side_files.save(side_files.side_file(module_path, _KIND), data)
 
 
-def read_sidecar(module_path: str) -> dict[str, Facts]:
+def read_sidecar(module_path: str) -> dict[str, GeneratorFacts]:
     """The facts by kernel; empty where nobody wrote any, or the file is of no use."""
     kernels = side_files.load(side_files.side_file(module_path, _KIND))
     if kernels is None:
@@ -32,6 +32,6 @@ def read_sidecar(module_path: str) -> dict[str, Facts]:
     from instrumented_backend.records.decoding import convert
 
     try:
-        return convert(kernels, dict[str, Facts])
+        return convert(kernels, dict[str, GeneratorFacts])
     except ReportError:
         return {}

@@ -188,7 +188,7 @@ def literal(node: ast.expr | None) -> Any:
         return node.value
     if isinstance(node, ast.Dict):
         return {
-            literal(key): literal(value)
+            _key(key): literal(value)
             for key, value in zip(node.keys, node.values, strict=True)
             if key is not None
         }
@@ -200,6 +200,11 @@ def literal(node: ast.expr | None) -> Any:
         value = literal(node.operand)
         return -value if isinstance(value, int | float) else ast.unparse(node)
     return None if node is None else ast.unparse(node)
+
+
+def _key(node: ast.expr) -> Any:
+    value = literal(node)
+    return ast.unparse(node) if isinstance(value, dict | list) else value
 
 
 def dtype_of(kind: str) -> str:

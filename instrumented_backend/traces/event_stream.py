@@ -25,8 +25,8 @@ import msgspec
 PIECE_BYTES = 1 << 17
 BLOCK_BYTES = 1 << 20  # what is read at a time
 MAX_EVENT_BYTES = 1 << 24  # and of what stands before the events, or after them
-MAX_RATIO = 200  # of gzip: profiles reach 10 to 30
-_FREE_BYTES = 1 << 26  # may come out of however little
+MAX_RATIO = 100  # of gzip: profiles reach 10 to 30
+_FREE_BYTES = 1 << 25  # may come out of however little
 _DIGITS = len(str(2**63))
 _MAX_KEYS = 100  # of objects before the events that have a "traceEvents" of their own
 
@@ -221,7 +221,7 @@ class EventStream:
                 value = {key: part for key, part in value.items() if part is not None}
             try:
                 events.append(msgspec.convert(value, Event, strict=False))
-            except msgspec.ValidationError:
+            except (msgspec.ValidationError, UnicodeEncodeError):  # a key that is half a pair
                 self.malformed += 1
         return events
 

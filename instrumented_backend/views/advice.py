@@ -193,7 +193,7 @@ def _after_compile(report: Report) -> list[str]:
         return []
     steps = []
     if compiling.pct_of_total(compiling.later_s) >= WORTH_SAYING_PCT:
-        steps.append("INSTRUMENTED_TABLES=recompiles: what was compiled again, and the cure")
+        steps.append("INSTRUMENTED_TABLES=recompiles: what was recompiled, and the cure")
     if report.caches.graphs.miss > report.caches.graphs.hit:
         steps.append("run it again: with warm caches most of this is spared")
     if compiling.pct_of_total(compiling.phases.get("autotune_s")) >= WORTH_SAYING_PCT:

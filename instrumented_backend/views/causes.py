@@ -80,7 +80,7 @@ def _recompile_block(record: RecompileRecord, names: Names) -> Block:
     place = names.place(record.compiled, record.function, record.file, record.line)
     function = names.function(record.compiled, record.function)
     headline = (
-        f"{function or 'a function'} ({short_path(*place)}): compiled again "
+        f"{function or 'a function'} ({short_path(*place)}): recompiled "
         f"{count(record.count, 'time')}, {seconds(record.compile_s)}"
     )
     said = []

@@ -4,7 +4,7 @@ from collections import Counter
 
 from instrumented_backend.records import CompiledRecord, Report
 
-Place = tuple[str | None, int | None]
+SourceLine = tuple[str | None, int | None]
 
 
 class Names:
@@ -34,7 +34,7 @@ class Names:
 
     def place(
         self, compiled: int | None, function: str | None, file: str | None, line: int | None
-    ) -> Place:
+    ) -> SourceLine:
         record = self._compiled.get(-1 if compiled is None else compiled)
         if record is None or record.path is None or function != record.target:
             return file, line

@@ -338,7 +338,7 @@ TABLES = {
             frozenset({"time_us", "mean_call_us", "longest_call_us", "longest_backward_us"}),
         ),
         Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
-        Table("recompiles", "Functions compiled again, and the guards that failed", _recompiles),
+        Table("recompiles", "Functions recompiled, and the guards that failed", _recompiles),
         Table(
             "missing",
             "Eager ops between the graphs",

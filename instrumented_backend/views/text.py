@@ -20,6 +20,7 @@ from instrumented_backend.units import (
     percent,
     seconds,
     size,
+    whole,
     whole_percent,
     with_spread,
 )
@@ -58,7 +59,7 @@ def _summary(report: Report, width: int) -> str:
     lines = [line for said in not_compiled(report) for line in wrap(f"{PREFIX}{said}", width)]
     lines += wrap(
         f"{PREFIX}{count(summary.graphs, 'graph')}, {count(summary.graph_calls, 'call')} "
-        f"(+{summary.backward_calls} backward), "
+        f"(+{whole(summary.backward_calls)} backward), "
         f"{count(summary.graph_breaks, 'graph break')}, "
         f"{count(summary.recompiles, 'recompile')} · "
         f"torch {report.run.torch.partition('+')[0]}, {report.run.device}",
@@ -112,12 +113,12 @@ def _worth_naming(ledger: LedgerSection, rows: list[LedgerRow]) -> list[tuple[Le
 def _captured(report: Report) -> str:
     summary, ops = report.summary, report.ops
     captured, total = summary.captured_ops, summary.total_ops
+    known = "-" if captured is None else whole(captured)
     if total is None:
-        known = "-" if captured is None else str(captured)
         graph_ops = count(summary.graph_ops, "op")
         reason = ops.note or "not measured"
         return f"captured {known}/- ops: {reason} · {graph_ops} in the graphs, each counted once"
-    line = f"captured {captured}/{total} ops ({percent(summary.pct_ops)})"
+    line = f"captured {known}/{whole(total)} ops ({percent(summary.pct_ops)})"
     if ops.total_time_us and ops.captured.time_us is not None:
         time = durations(ops.captured.time_us, ops.total_time_us)
         line += f", {time} op time ({percent(summary.pct_time)})"
@@ -277,12 +278,13 @@ def _cell(table: Table, row: TableRow, column: str) -> str:
     if column.endswith("_gb"):
         return size(value * 1e9)
     if column == "seconds":
-        return f"{value:.2f}"
+        return f"{value:,.2f}"
     for suffix, (_, digits) in COLUMNS.items():
         if column.endswith(suffix):
-            return f"{value:.{digits}f}"
+            return f"{value:,.{digits}f}"
     spread = row.get(f"{column}_spread")
-    return with_spread(str(value), spread if isinstance(spread, float) else None)
+    number = whole(value) if type(value) is int else str(value)
+    return with_spread(number, spread if isinstance(spread, float) else None)
 
 
 def _short_place(where: str) -> str:
@@ -306,4 +308,4 @@ def _is_figure(value: Cell) -> bool:
     """A number, or the text of one."""
     if not isinstance(value, str):
         return True
-    return value.replace(".", "", 1).replace("e-", "", 1).isdigit()
+    return value.replace(",", "").replace(".", "", 1).replace("e-", "", 1).isdigit()

@@ -9,7 +9,7 @@ from pathlib import Path
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.fields import field_names, field_values
 from instrumented_backend.traces.utilization import DeviceTime, TraceTime, share
-from instrumented_backend.units import milliseconds
+from instrumented_backend.units import milliseconds, whole
 from instrumented_backend.units import share as share_cell
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.output import to_json
@@ -213,7 +213,12 @@ def _kernel_table(
     header = ["kind", "count", "total us", "mean us", "%", "kernel"]
     cells = [
         [
-            *(kernel.kind, str(kernel.count), f"{kernel.total_us:.1f}", f"{kernel.mean_us:.2f}"),
+            *(
+                kernel.kind,
+                whole(kernel.count),
+                f"{kernel.total_us:,.1f}",
+                f"{kernel.mean_us:,.2f}",
+            ),
             *(share_cell(kernel.share), _plain(kernel.name)),
         ]
         for kernel in shown

@@ -4,12 +4,12 @@ import os
 import textwrap
 
 from instrumented_backend.records.escapes import shown
-from instrumented_backend.units import with_spread
+from instrumented_backend.units import whole, with_spread
 
 
 def count(number: int, noun: str, spread: float | None = None) -> str:
     """``"1 call"``, ``"280 ± 4 calls"``"""
-    figure = with_spread(str(number), spread)
+    figure = with_spread(whole(number), spread)
     return f"{figure} {noun}" if figure == "1" else f"{figure} {noun}s"
 
 

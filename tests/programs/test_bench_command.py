@@ -177,7 +177,7 @@ def bench_one(path: Path, **options: Any) -> BenchRun:
     [
         ("os.kill(os.getpid(), signal.SIGSEGV)", "the process died of SIGSEGV"),
         pytest.param(HANG, "no result after 1 s: stopped", marks=pytest.mark.full),
-        ("torch.empty(1 << 45)", "out of memory: "),
+        pytest.param("torch.empty(1 << 45)", "out of memory: ", marks=pytest.mark.full),
     ],
 )
 @pytest.mark.usefixtures("known_peak", "patient")
@@ -218,6 +218,7 @@ def test_inputs_beyond_the_memory_limit(cache: Path, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("known_peak")
 def test_an_interrupted_run_keeps_its_rows(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     targets = find_targets([cache]).modules

@@ -13,6 +13,7 @@ from oracles.oracle import Profiled, profile
 from speeds import full_but
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops import op_counter
 from instrumented_backend.observe.ops.captured import Call, GraphOps
 from instrumented_backend.observe.ops.op_counter import OpCounter
 
@@ -338,6 +339,16 @@ def test_a_call_that_cannot_run_counts_as_one(harness: Harness) -> None:
     harness.graphs.append(ops)
     assert harness.forward() == 2
     assert ops.estimated == {"a call of fails": 2}
+
+
+def test_calls_for_which_no_time_is_left_count_as_one(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(op_counter, "LONGEST_S", -1.0)
+    compiled = torch.compile(lambda x: functional.linear(x, x).sin(), backend=harness.backend)
+    compiled(torch.randn(4, 4))
+    assert harness.forward() == 2
+    assert harness.graphs[0].estimated == {"a call of one of too many functions": 2}
 
 
 def test_equal_layers_are_run_once(harness: Harness) -> None:

@@ -254,6 +254,7 @@ def test_bad_settings(run_program: RunProgram, command: tuple[str, ...]) -> None
 MORE_THAN_IS_ON_ITS_WAY = 1000  # lines of the demo, which this reads as fast as they come
 
 
+@pytest.mark.full
 def test_ctrl_c_in_the_demo(run_program: RunProgram) -> None:
     def interact(process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None

@@ -122,7 +122,7 @@ def test_every_guard_in_the_users_terms(run_program: RunProgram) -> None:
 
     assert "20 recompiles" in done.stderr
     assert "RECOMPILE LIMIT REACHED" in done.stderr
-    table = done.stderr[done.stderr.index("Functions compiled again") :]
+    table = done.stderr[done.stderr.index("Functions recompiled") :]
     assert all(len(line) <= 80 for line in table.splitlines())
 
 

@@ -84,3 +84,10 @@ class Forker:
 
     def close(self) -> None:
         self._server.communicate()
+
+
+def ops_of(done: Finished) -> dict[str, Any]:
+    notes = [note for note in done.report["notes"] if note.startswith("lost")]
+    assert not notes
+    ops: dict[str, Any] = done.report["ops"]
+    return ops

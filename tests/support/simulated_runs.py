@@ -89,18 +89,21 @@ def uneven_eager_half(draw: random.Random) -> list[Gap]:
     ]
 
 
-PROGRAMS: tuple[Program, ...] = (
-    constant,
-    every_fiftieth_a_hundred_times_longer,
-    every_fiftieth_ten_times_longer,
-    drift,
-    two_kinds_in_one_octave,
-    two_positions_in_a_loop,
-    rare_positions,
-    phases_in_one_octave,
-    eager_half,
-    uneven_eager_half,
-)
+PROGRAMS: dict[str, Program] = {
+    program.__name__: program
+    for program in (
+        constant,
+        every_fiftieth_a_hundred_times_longer,
+        every_fiftieth_ten_times_longer,
+        drift,
+        two_kinds_in_one_octave,
+        two_positions_in_a_loop,
+        rare_positions,
+        phases_in_one_octave,
+        eager_half,
+        uneven_eager_half,
+    )
+}
 
 
 @dataclass

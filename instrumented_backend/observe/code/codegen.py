@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable
 from typing import Any
 
-from instrumented_backend.kernels.sidecar import Facts, write_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, write_sidecar
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import inductor
@@ -23,13 +23,13 @@ class CodegenFacts:
         """Inductor has generated a kernel."""
         if not hasattr(self._pending, "kernels"):
             self._pending.kernels = {}
-        facts: Facts = self._pending.kernels.setdefault(name, _origins(nodes))
+        facts: GeneratorFacts = self._pending.kernels.setdefault(name, _origins(nodes))
         if kernel is not None:
             facts.total_bytes = inductor.kernel_bytes(kernel)
 
     def file(self, path: str, names: Iterable[str]) -> None:
         """Keep what was collected on this thread for the graph whose module is ``path``."""
-        pending: dict[str, Facts] = getattr(self._pending, "kernels", {})
+        pending: dict[str, GeneratorFacts] = getattr(self._pending, "kernels", {})
         self._pending.kernels = {}
         facts = {name: pending[name] for name in names if name in pending}
         if not facts:
@@ -42,7 +42,7 @@ class CodegenFacts:
             )
 
 
-def _origins(nodes: Any) -> Facts:
+def _origins(nodes: Any) -> GeneratorFacts:
     aten_ops: dict[str, None] = {}
     fx_nodes: dict[str, None] = {}
     source_lines: dict[str, None] = {}
@@ -53,7 +53,7 @@ def _origins(nodes: Any) -> Facts:
         line = innermost_line(stack)
         if line is not None:
             source_lines.setdefault(line)
-    return Facts(
+    return GeneratorFacts(
         aten_ops=list(aten_ops)[:MAX_ITEMS],
         fx_nodes=list(fx_nodes)[:MAX_ITEMS],
         source_lines=list(source_lines)[:MAX_ITEMS],

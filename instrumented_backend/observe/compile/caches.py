@@ -19,7 +19,7 @@ MAX_KEYS = 8
 MAX_DIFFERENCES = 5
 MAX_ENTRIES = 2_000
 
-Key = dict[str, int]  # component → a hash of its value
+Components = dict[str, int]  # component → a hash of its value
 
 
 class CacheLog:
@@ -29,7 +29,7 @@ class CacheLog:
         self.clear()
 
     def clear(self) -> None:
-        self._keys: deque[tuple[GraphRecord, Key]] = deque(maxlen=MAX_KEYS)
+        self._keys: deque[tuple[GraphRecord, Components]] = deque(maxlen=MAX_KEYS)
         self._entries: dict[tuple[str, str], None] = {}
         self.tuning: Counter[str] = Counter()  # "hit", "miss", "only 1 config", "force_disabled"
 
@@ -61,7 +61,7 @@ class CacheLog:
                 graph.cache_reason = self._nearest(graph, key_parts)
             self._keys.append((graph, key_parts))
 
-    def _nearest(self, graph: GraphRecord, key: Key) -> str | None:
+    def _nearest(self, graph: GraphRecord, key: Components) -> str | None:
         """What in the key is new, against the most similar one of this process.
 
         That is one of another compilation of the same function, or one of the same graph: with
@@ -95,7 +95,7 @@ class CacheLog:
         return sum(inductor.cache_entry_bytes(*entry) for entry in list(self._entries))
 
 
-def key_of(components: list[str]) -> Key:
+def key_of(components: list[str]) -> Components:
     """``"[4paxn...] example_inputs[0]: TensorMetadata(...)"`` → its name and hash."""
     key = {}
     for component in components:
@@ -104,7 +104,7 @@ def key_of(components: list[str]) -> Key:
     return key
 
 
-def differences(one: Key, other: Key) -> list[str]:
+def differences(one: Components, other: Components) -> list[str]:
     names = dict.fromkeys([*one, *other])
     return [name for name in names if one.get(name) != other.get(name)]
 

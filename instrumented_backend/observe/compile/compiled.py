@@ -24,7 +24,7 @@ MAX_COMPILED = 10_000
 MAX_CAUSES = 8  # of one torch.compile
 _OF_MODULES = ("_call_impl", "_wrapped_call_impl", "forward")
 
-Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
+Function = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Cause:
 
     code: str
     reason: str
-    function: Place
+    function: Function
     file: str | None = None
     line: int | None = None
 
@@ -46,7 +46,7 @@ class Target:
     path: str | None  # of a module in its model
     code: "weakref.ref[CodeType] | None"  # the function's, or that of the module's forward
     code_id: int | None
-    function: Place
+    function: Function
     is_disabled: bool
     is_class: bool
     module: "weakref.ref[torch.nn.Module] | None" = None
@@ -289,7 +289,7 @@ def _target(function: Any, frame: Any) -> Target:
     return target
 
 
-def _place(code: CodeType | None) -> Place:
+def _place(code: CodeType | None) -> Function:
     if code is None:
         return None, None, None
     return code.co_name, code.co_filename, code.co_firstlineno

@@ -9,7 +9,7 @@ from typing import Any
 
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
-from instrumented_backend.observe.compile.compiled import CompiledLog
+from instrumented_backend.observe.compile.compiled import CompiledLog, Function
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PHASES, PhaseClock, Span
 from instrumented_backend.observe.compile.recompiles import RecompileLog
@@ -37,9 +37,6 @@ ARTIFACTS = frozenset(
 MAX_COMPILATIONS = 10_000
 _LIMIT = "Dynamo recompile limit exceeded"
 _LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
-
-
-Place = tuple[str | None, str | None, int | None]  # a function: name, file, first line
 
 
 class CompileLog(logging.Handler, Observer):
@@ -75,7 +72,7 @@ class CompileLog(logging.Handler, Observer):
         self.compilations: list[CompileRecord] = []
         self.totals = Totals()
         self._run_time: dict[tuple[str, str], CompileRecord] = {}
-        self._compiled: dict[str, tuple[Place, list[int | None]]] = {}  # by compile id
+        self._compiled: dict[str, tuple[Function, list[int | None]]] = {}  # by compile id
         self._recompiled: dict[str, RecompileRecord] = {}  # compile id → whose seconds are to come
         self._clock.counts.clear()
         self.caches.clear()
@@ -167,7 +164,7 @@ class CompileLog(logging.Handler, Observer):
         else:
             outcome = "failed"
         graphs = _kept(graphs, outcome)
-        place: Place = under_way.wrapped or (function, file, line)
+        place: Function = under_way.wrapped or (function, file, line)
         for graph in graphs:
             graph.record.function = place[0] or graph.record.function
             graph.record.file = place[1] or graph.record.file
@@ -212,7 +209,7 @@ class CompileLog(logging.Handler, Observer):
         self,
         metrics: dict[str, Any],
         compile_id: str,
-        place: Place,
+        place: Function,
         under_way: dynamo.CompilationUnderWay,
         first: bool,
     ) -> RecompileRecord | None:

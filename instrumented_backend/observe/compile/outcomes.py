@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from instrumented_backend.observe.compile.breaks import is_of_disabled
-from instrumented_backend.observe.compile.compiled import Cause, Compiled, Place
+from instrumented_backend.observe.compile.compiled import Cause, Compiled, Function
 from instrumented_backend.observe.messages.reasons import BreakReason, last_sentence, sentence
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal
 from instrumented_backend.records import CompiledRecord, GraphRecord, notes
@@ -27,7 +27,7 @@ _MODULES = os.path.join("torch", "nn", "modules", "")
 
 
 def cause_of(
-    function: Place,
+    function: Function,
     met: BreakReason | None,
     message: str | None,
     at: tuple[str | None, int | None],

@@ -16,7 +16,7 @@ from instrumented_backend.torch_compat import cudagraphs
 MAX_REASONS = 100
 MAX_LENGTH = 300
 
-Key = tuple[str, str]  # compile id, direction
+GraphSide = tuple[str, str]  # compile id, direction
 
 _SKIPPED = re.compile(r"(skipping|disabling) cudagraph")
 
@@ -58,7 +58,7 @@ class CudaGraphs(logging.Handler, Observer):
         self.reset()
 
     def reset(self) -> None:
-        self._recorded: dict[Key, _Recorded] = {}
+        self._recorded: dict[GraphSide, _Recorded] = {}
         self._replays: dict[int, Iterator[int]] = {}  # node → what counts its replays
         self._skipped: Counter[Note] = Counter()
 

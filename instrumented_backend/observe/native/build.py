@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -151,11 +151,13 @@ class _Part:
     link_flags: Callable[[], list[str]]
     depends_on: Callable[[], str]
     open: Callable[[str, str], Any]  # its path, its name
+    headers: Sequence[Path] = ()
 
     @property
     def key(self) -> str:
         """Changes with whatever the library depends on."""
-        facts = (self.source.read_bytes(), self.depends_on().encode(), os.uname().machine.encode())
+        facts = [self.depends_on().encode(), os.uname().machine.encode()]
+        facts += [source.read_bytes() for source in (self.source, *self.headers)]
         return hashlib.sha256(b"\0".join(facts)).hexdigest()[:16]
 
 
@@ -285,6 +287,7 @@ _OP_METER = _Part(
     link_flags=machine.link_flags,
     depends_on=machine.build_id,
     open=_open_op_meter,
+    headers=sorted(Path(__file__).parent.glob("_op_*.h")),
 )
 _GRAPH_CALL, _KERNEL_TIMER = (
     _Part(

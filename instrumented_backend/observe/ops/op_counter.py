@@ -8,6 +8,7 @@ import functools
 import inspect
 import operator
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import torch
 
 MAX_CALLS = 20_000
+LONGEST_S = 5.0  # what a report may wait for it
 
 
 class OpCounter:
@@ -62,11 +64,15 @@ class OpCounter:
     def count_all(self, count: Callable[[Callable[[], Any]], int]) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
 
-        A call that cannot be run counts as one op, and is noted in the graph's ``estimated``.
+        A call that cannot be run, or for which no time is left, counts as one op, and is noted in
+        the graph's ``estimated``.
         """
+        until = time.monotonic() + LONGEST_S
         with self._lock:
             with _no_warnings():
                 for digest, call in self._waiting.items():
+                    if time.monotonic() > until:
+                        break
                     self._known[digest] = _count_call(call, count)
             self._waiting.clear()
             for ops in self._graphs:
@@ -76,7 +82,7 @@ class OpCounter:
     def _finish(self, ops: GraphOps) -> None:
         ops.forward = ops.certain
         for digest, times in ops.calls.items():
-            found = self._known.get(digest, "a function, one of too many")
+            found = self._known.get(digest, "one of too many functions")
             ops.forward += times * (found if isinstance(found, int) else 1)
             if isinstance(found, str):
                 ops.estimated[f"a call of {found}"] += times

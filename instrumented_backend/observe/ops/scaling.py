@@ -20,7 +20,7 @@ from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Cell, Kind, Observed, Part
 
 SPREAD = 2.0  # standard errors, to either side
-LONG = 27  # from this octave on, gaps are seen in slices; `_op_meter.cpp` says the same
+LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
 SKEW = 1.15  # what windows see is spread less evenly than Student's t has it
 ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
 # For few windows, twice the standard error is less than 19 in 20 (Student's t).

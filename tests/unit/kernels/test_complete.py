@@ -12,7 +12,7 @@ from instrumented_backend.kernels.complete import (
 )
 from instrumented_backend.kernels.facts import Access, KernelFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import Facts
+from instrumented_backend.kernels.sidecar import GeneratorFacts
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
 from instrumented_backend.records import KernelRecord, notes
 
@@ -59,7 +59,7 @@ def test_inductors_sum_takes_precedence_wherever_it_is_from(
     add_launch(in_its_code, site(length))
     add_no_launch(in_its_code.record)
     add_launch(in_the_side_file, site(length))
-    add_generator_facts(in_the_side_file.record, Facts(total_bytes=total))
+    add_generator_facts(in_the_side_file.record, GeneratorFacts(total_bytes=total))
     for record in (in_its_code.record, in_the_side_file.record):
         assert bytes_of(record) == expected
         said = "read and written bytes unknown: Inductor's figure is their sum"
@@ -69,7 +69,7 @@ def test_inductors_sum_takes_precedence_wherever_it_is_from(
 def test_its_own_codes_sum_is_not_replaced_by_the_side_files() -> None:
     known = facts(80 / 1e9)
     add_launch(known, site(10))
-    add_generator_facts(known.record, Facts(total_bytes=7))
+    add_generator_facts(known.record, GeneratorFacts(total_bytes=7))
     assert bytes_of(known.record) == (80, 40, 40, "inductor")
 
 
@@ -87,7 +87,7 @@ def test_comments_add_up_and_take_precedence_over_the_side_file() -> None:
     record = KernelRecord("k", "triton")
     add_provenance(record, Provenance(["sin"], ["aten.sin"]))
     add_provenance(record, Provenance(["sin", "cos"], kernel_path="/cache/k.py"))
-    add_generator_facts(record, Facts(aten_ops=["aten.tan"], source_lines=["model.py:3"]))
+    add_generator_facts(record, GeneratorFacts(aten_ops=["aten.tan"], source_lines=["model.py:3"]))
     assert record.fx_nodes == ["sin", "cos"] and record.aten_ops == ["aten.sin"]
     assert record.source_lines == ["model.py:3"] and record.kernel_path == "/cache/k.py"
 

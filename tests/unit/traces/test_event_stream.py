@@ -132,12 +132,13 @@ def test_malformed_events_are_left_out_and_counted(tmp_path: Path) -> None:
         {**kernel(5, 6), "args": None, "tid": None},
         {**kernel(7, 8), "ts": "soon"},
         {**kernel(9, 9), "args": [1]},
+        {**kernel(9, 9), "\ud800": 1},
         None,
         7,
     ]
     stream = EventStream(write(tmp_path / "t.json", events))
     assert [event.ts for piece in stream for event in piece] == [1, 5.5, 5]
-    assert stream.malformed == 4
+    assert stream.malformed == 5
 
 
 def test_progress_goes_up_to_the_end_of_the_file(tmp_path: Path) -> None:

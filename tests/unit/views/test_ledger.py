@@ -86,7 +86,7 @@ def test_other_threads_are_beside_the_main_one() -> None:
     report = report_with(
         main("python", 40.0), other("captured", 120.0), other("eager_ops", 2.0), other("data", 0.3)
     )
-    line = "40.0 s: Python 100 % · other threads: compiled code 120.0 s, eager ops 2.00 s"
+    line = "40.0 s: Python 100 % · other threads: compiled code 2 min, eager ops 2.00 s"
     assert ledger_line(report) == line
     # Their spread is not one of the wall time's shares.
     report.ledger.rows[1].spread_s = 30.0

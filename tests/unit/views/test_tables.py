@@ -28,7 +28,7 @@ def test_a_graphs_times() -> None:
 def test_one_long_call_is_seen_at_80_columns() -> None:
     lines = render(report_with_a_slow_call(), ("graphs",), 80).splitlines()
     assert lines[1].split()[-5:] == ["calls", "time", "mean", "longest", "longest"]
-    assert lines[4].split()[-9:] == ["1001", "600", "ms", "500", "µs", "300", "ms", "100", "µs"]
+    assert lines[4].split()[-9:] == ["1,001", "600", "ms", "500", "µs", "300", "ms", "100", "µs"]
     assert lines[5].startswith("left out at this width: ops, backward calls, kernels, cache")
 
 

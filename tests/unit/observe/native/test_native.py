@@ -2,9 +2,11 @@
 
 import ctypes
 import pwd
+import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -174,3 +176,25 @@ def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     with pytest.raises(FileNotFoundError, match="no home folder"):
         cache.cache_folder()
+
+
+def test_the_key_changes_with_a_header(tmp_path: Path) -> None:
+    """A library that was built of other headers is another one."""
+    source, header = tmp_path / "part.cpp", tmp_path / "part.h"
+    source.write_text('#include "part.h"\n')
+    header.write_text("int one;\n")
+    part = replace(native._OP_METER, source=source, headers=[header])
+    before = part.key
+    assert part.key == before
+    header.write_text("int two;\n")
+    assert part.key != before
+
+
+def test_all_that_the_op_meter_includes_is_in_its_key() -> None:
+    part = native._OP_METER
+    included = {
+        name
+        for file in (part.source, *part.headers)
+        for name in re.findall(r'^#include "(.+)"', file.read_text(), re.MULTILINE)
+    }
+    assert included == {header.name for header in part.headers}

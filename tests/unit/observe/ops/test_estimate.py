@@ -5,7 +5,8 @@ import math
 import random
 
 import pytest
-from simulated_runs import PROGRAMS, Program, observe
+from simulated_runs import PROGRAMS, observe
+from speeds import full_but
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.estimate import estimate
@@ -318,10 +319,12 @@ def test_lines_share_an_ops_count_by_weight() -> None:
     assert places[REGION, UNKNOWN] == (10, 100)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
-def test_the_truth_is_in_the_spread(program: Program) -> None:
+@pytest.mark.parametrize(
+    "name", full_but(PROGRAMS, "constant", "two_positions_in_a_loop", "phases_in_one_octave")
+)
+def test_the_truth_is_in_the_spread(name: str) -> None:
     """In 19 of 20 runs at least, and in the middle of it on average."""
-    run = program(random.Random(0))
+    run = PROGRAMS[name](random.Random(0))
     ops, ns = sum(gap.ops for gap in run), sum(gap.ops * gap.op_ns for gap in run)
     ops_held = ns_held = 0
     estimates = []

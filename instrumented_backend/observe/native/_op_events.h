@@ -1,0 +1,329 @@
+// Ops: what the callback books in the window that is open.
+
+#pragma once
+
+#include "_op_marks.h"
+
+namespace {
+
+bool is_node(const char* name) { return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0; }
+
+const char* op_name(const char* name) { return is_node(name) ? name + kNodePrefixLength : name; }
+
+uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, size_t hash, uint32_t first) {
+  if (m.cells.size() >= (key.ordinal == 0 ? kMaxCells : kMaxTurns)) {
+    return kNoCell;
+  }
+  const uint32_t index = m.cells.size();
+  Cell& cell = m.cells.emplace_back();
+  cell.hash = hash;
+  cell.name = key.name;
+  cell.mark = key.mark;
+  cell.slot = index;
+  if (mark != nullptr) {
+    cell.slot = mark->cells.size();
+    mark->cells.push_back(index);
+  }
+  cell.ordinal = key.ordinal;
+  cell.first = first;
+  m.index.emplace(key, index);
+  return index;
+}
+
+// Of the next op of a name, by its first cell.
+uint32_t ordinal_after(const Cell& first, uint64_t pass) {
+  return first.pass == pass ? first.next : 0;
+}
+
+// The cell of an op in the pass under way; kNoCell if there are too many.
+uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass) {
+  Meter::Key key{intern(m, name), mark == nullptr ? -1 : mark->number, 0};
+  const auto first = m.index.find(key);
+  if (first == m.index.end()) {
+    return add_cell(m, key, mark, hash, m.cells.size());
+  }
+  key.ordinal = ordinal_after(m.cells[first->second], pass);
+  const auto found = m.index.find(key);
+  if (found != m.index.end()) {
+    return found->second;
+  }
+  const uint32_t added = add_cell(m, key, mark, hash, first->second);
+  return added == kNoCell ? first->second : added;
+}
+
+// Which cell an op is of; kNoCell if there are too many.
+uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint64_t pass,
+                   uint32_t turns) {
+  const int32_t number = mark == nullptr ? -1 : mark->number;
+  const size_t hash = std::hash<std::string_view>()(name);
+  // Mostly the one that came next last time comes next.
+  uint32_t index = t.last_cell < m.cells.size() ? m.cells[t.last_cell].successor : kNoCell;
+  if (index != kNoCell) {
+    const Cell& cell = m.cells[index];
+    if (cell.hash != hash || cell.mark != number ||
+        cell.ordinal != ordinal_after(m.cells[cell.first], pass)) {
+      index = kNoCell;
+    }
+  }
+  if (index == kNoCell) {
+    index = index_of(m, name, hash, mark, pass);
+    if (index == kNoCell) {
+      ++m.lost;
+      return kNoCell;
+    }
+    if (t.last_cell < m.cells.size()) {
+      m.cells[t.last_cell].successor = index;
+    }
+  }
+  t.last_cell = index;
+  Cell& first = m.cells[m.cells[index].first];
+  first.next = std::min(ordinal_after(first, pass) + 1, turns);
+  first.pass = pass;
+  ++m.cells[index].count;
+  return index;
+}
+
+void flush_work(Thread& t) {
+  if (t.work.events == 0) {
+    return;
+  }
+  std::lock_guard<std::mutex> lock(work_mutex);
+  work.events += t.work.events;
+  work.ops += t.work.ops;
+  work.op_ns += t.work.op_ns;
+  work.samples += t.work.samples;
+  work.sample_ns += t.work.sample_ns;
+  work.silences += t.work.silences;
+  t.work = Work();
+}
+
+// Ops of PyTorch's own making: they are none, but what they enclose may be.
+bool is_wrapper(const char* name) {
+  switch (name[0]) {
+    case 'T':
+      return starts_with(name, "Torch-Compiled Region") || starts_with(name, "TorchDynamo ");
+    case 'P':
+      return starts_with(name, "Pregraph bytecode") || starts_with(name, "ProfilerStep");
+    case 'A':
+      return starts_with(name, "AOTDispatcher ");
+    case '#':
+      return starts_with(name, "## Call CompiledFxGraph");
+    case 'C':
+      return starts_with(name, "CompiledFunction");
+    case 'O':
+      return starts_with(name, "Optimizer.");
+    default:
+      return false;
+  }
+}
+
+// Dynamo marks its compilations while a profiler is on.
+bool is_compilation(const char* name) {
+  return std::strcmp(name, "dynamo") == 0 || starts_with(name, "entire_backward_compile");
+}
+
+// What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From the
+// third on it makes none on this thread; to switch that off and on again takes 0.45 us. Only while
+// the callback is the only one: others want to see them.
+void silence(Thread& t) {
+  if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
+    return;
+  }
+  const auto listening = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  if (listening.has_value() && listening->callbacks_.size() == 1) {
+    at::enableRecordFunction(false);
+    t.silenced = true;
+    ++t.work.silences;
+  }
+}
+
+void listen_again(Thread& t) {
+  t.inner = 0;
+  if (t.silenced) {
+    at::enableRecordFunction(true);
+    t.silenced = false;
+  }
+}
+
+std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
+  Thread& t = self;
+  ++t.depth;
+  ++t.work.events;
+  if (t.op_depth || t.regions) {
+    if (++t.inner == kHeard && t.quiet == 0) {
+      silence(t);
+    }
+    return nullptr;
+  }
+  if (t.quiet) {
+    return nullptr;
+  }
+  const char* name = event.name();
+  if (is_wrapper(op_name(name))) {
+    return nullptr;
+  }
+  if (at::in_parallel_region()) {
+    return nullptr;  // a worker's share of an op that another thread runs
+  }
+  t.measures = --t.until_measured == 0;
+  const int64_t start = t.measures ? now_ns() : 0;
+  if (t.measures) {
+    t.until_measured = kMeasured;
+  }
+  t.is_compilation = is_compilation(name);
+  ++t.work.ops;
+  t.op_depth = t.depth;
+  t.region_in_op = 0;
+  t.op_collected = collected_ns.load(std::memory_order_relaxed);
+  t.op_start = now_ns();
+  t.measured_ns = t.op_start - start;
+  t.seen_by = open_now.load();
+  if (t.op_start >= head_end.load()) {
+    t.seen_by = 0;
+  }
+  return nullptr;
+}
+
+// Where an op is booked. As soon as `pass` is another, something else is kept there.
+struct Booking {
+  Ops* ops = nullptr;
+  const uint64_t* pass = nullptr;
+  uint64_t was = 0;
+  uint32_t slot = 0;
+};
+
+// Takes a sample of the line that the op is on.
+void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64_t ns,
+            double weight) {
+  ++t.quiet;
+  const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
+  // Mostly, Ctrl-C comes while an op computes: then it is for the program, and nothing is
+  // sampled.
+  const int gil = PyGILState_Ensure();
+  decltype(m.sampler) sampler;
+  {
+    // It may have gone while this thread waited for the interpreter.
+    std::lock_guard<std::mutex> lock(m.mutex);
+    sampler = m.sampler;
+  }
+  int64_t line = -1;
+  if (sampler != nullptr) {
+    line = PyOS_InterruptOccurred() ? -1 : sampler(name);
+    if (line < 0) {
+      PyErr_SetInterruptEx(SIGINT);
+    }
+  }
+  PyGILState_Release(gil);
+  const int64_t took = now_ns(CLOCK_THREAD_CPUTIME_ID) - start;
+  t.work.sample_ns += std::min(took, kLongestSampleNs);
+  ++t.work.samples;
+  --t.quiet;
+  std::lock_guard<std::mutex> lock(m.mutex);
+  if (Line* owner = line_of(t)) {
+    owner->cost_ns += took;
+  }
+  if (line >= 0 && *booking.pass == booking.was) {
+    auto& sums = booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)];
+    sums.first += weight;
+    sums.second += weight * double(ns);
+  }
+}
+
+// What an op of the gap under way belongs to; nullptr if to nothing that is seen.
+Ops* seen_part(Line& line, uint64_t seen_by, int64_t ns) {
+  if (seen_by != 0 && seen_by == open_now.load() && line.seen_from != 0) {
+    return &line.head[set_of(seen_by)];
+  }
+  if (line.watched) {
+    return &line.tail;
+  }
+  // It began in a window that has closed meanwhile.
+  Sums& sums = line.slices[set_of(seen_by)];
+  if (seen_by == 0 || sums.seen.n == 0) {
+    return nullptr;
+  }
+  sums.add(sums.window, 0, 0, 1, double(ns));
+  return &line.head[set_of(seen_by)];
+}
+
+void on_end(const at::RecordFunction& event, at::ObserverContext*) {
+  Thread& t = self;
+  if (t.depth == 0) {
+    return;  // it began on another thread
+  }
+  if (t.depth-- != t.op_depth) {
+    return;
+  }
+  const int64_t end = now_ns();
+  t.op_depth = 0;
+  const int64_t own_ns = int64_t(t.own_ns) + (is_node(event.name()) ? kNodeCostNs : 0) +
+                         (t.silenced ? kSilenceCostNs : 0);
+  const int64_t cost_ns = own_ns + (1 + t.inner) * kEventCostNs;
+  t.work.op_ns += own_ns;
+  listen_again(t);
+  if (t.work.events >= kEventsAtOnce) {
+    flush_work(t);
+  }
+  if (t.is_compilation) {
+    return;
+  }
+  const int64_t collected = collected_ns.load(std::memory_order_relaxed) - t.op_collected;
+  const int64_t ns = std::max<int64_t>(0, end - t.op_start - t.region_in_op - collected);
+  const char* name;
+  Booking booking;
+  double weight = 0;  // 0: no sample
+  Meter& m = meter();
+  {
+    std::lock_guard<std::mutex> lock(m.mutex);
+    Line* line = line_of(t);
+    if (line != nullptr && line->from == nullptr) {
+      line = nullptr;  // it has no marks yet
+    }
+    if (t.seen_by == 0 && !(line != nullptr && line->watched)) {
+      return;
+    }
+    booking.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
+    if (booking.ops == nullptr) {
+      return;
+    }
+    booking.pass = line != nullptr ? &line->pass : &m.clears;
+    booking.was = *booking.pass;
+    const uint32_t index = find_cell(
+        m, t, op_name(event.name()), line ? line->from->mark : nullptr, line ? booking.was : 0,
+        line != nullptr && line->watched ? kMaxOrdinals : kFewOrdinals);
+    if (index == kNoCell) {
+      return;
+    }
+    if (line != nullptr) {
+      (t.seen_by != 0 ? line->cost_ns : line->tail_cost_ns) += cost_ns;
+    }
+    Cell& cell = m.cells[index];
+    name = cell.name;
+    booking.slot = cell.slot;
+    booking.ops->ops += 1;
+    booking.ops->op_ns += double(ns);
+    booking.ops->add(booking.slot, 1, ns);
+    if (m.sampler) {
+      if (cell.count == 1 || m.sample_each ||
+          (line != nullptr && take_wanted(*line->from, cell.slot))) {
+        weight = 1;
+      } else {
+        t.random ^= t.random << 13;
+        t.random ^= t.random >> 17;
+        t.random ^= t.random << 5;
+        const double every = kThinning * double(cell.count);
+        weight = double(t.random) * every < 4294967296.0 ? every : 0;
+      }
+    }
+  }
+  if (t.measures) {
+    const int64_t took = t.measured_ns + now_ns() - end;
+    t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
+  }
+  // While an op's exception passes through here, Python has it: nothing of Python's may be called.
+  if (weight > 0 && std::uncaught_exceptions() == 0) {
+    sample(t, m, name, booking, ns, weight);
+  }
+}
+
+}  // namespace

@@ -1,0 +1,349 @@
+// Marks, and the gaps between them: where they begin and end, and of which kind they are.
+
+#pragma once
+
+#include "_op_state.h"
+
+namespace {
+
+Mark* new_mark(Meter& m, int64_t graph, int32_t event, bool in_data) {
+  return &m.marks.emplace_back(Mark{int32_t(m.marks.size()), graph, event, in_data});
+}
+
+// Where a gap after an event begins; the call's end itself is event 0. Once there are too many, all
+// that would be new are one.
+Mark* mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
+  if (event == 0 && !in_data) {
+    if (size_t(graph) >= m.by_graph.size()) {
+      m.by_graph.resize(graph + 1);
+    }
+    if (m.by_graph[graph] == nullptr) {
+      m.by_graph[graph] = new_mark(m, graph, 0, false);
+    }
+    return m.by_graph[graph];
+  }
+  const auto key = [&] { return uint64_t(graph) << 16 | uint64_t(event) << 1 | in_data; };
+  const auto found = m.by_event.find(key());
+  if (found != m.by_event.end()) {
+    return found->second;
+  }
+  if (m.marks.size() >= kMaxMarks) {
+    graph = 0;
+  }
+  Mark*& mark = m.by_event[key()];
+  if (mark == nullptr) {
+    mark = new_mark(m, graph, event, in_data);
+  }
+  return mark;
+}
+
+Edge* edge_to(Position& position, int64_t to) {
+  if (position.last != nullptr && position.last->to == to) {
+    return position.last;
+  }
+  Edge* edge = position.edges;
+  while (edge != nullptr && edge->to != to) {
+    edge = edge->next;
+  }
+  if (edge == nullptr) {
+    edge = new Edge();
+    edge->number = edges_made++;
+    edge->to = to;
+    edge->next = position.edges;
+    position.edges = edge;
+    novel_mark = marks_seen;
+  }
+  position.last = edge;
+  return edge;
+}
+
+// Where a gap begins that comes after `mark`. Once there are too many positions, those that would
+// be new are told apart by their mark only.
+Position* position_after(Meter& m, Line& line, Mark* mark) {
+  Position* position = line.edge != nullptr ? line.edge->after : nullptr;
+  if (position != nullptr && position->mark == mark) {
+    return position;
+  }
+  History history{mark->number};
+  if (line.position != nullptr) {
+    std::copy_n(line.position->history.begin(), kHistory - 1, history.begin() + 1);
+  }
+  auto found = m.by_history.find(history);
+  if (found == m.by_history.end() && m.positions.size() >= kMaxPositions) {
+    history = {mark->number};
+    found = m.by_history.find(history);
+  }
+  if (found == m.by_history.end()) {
+    position = &m.positions.emplace_back(Position{mark, history});
+    m.by_history.emplace(history, position);
+  } else {
+    position = found->second;
+  }
+  if (line.edge != nullptr) {
+    line.edge->after = position;
+  }
+  return position;
+}
+
+int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
+
+// Cells of that kind of gap whose line is not known ask for a sample of their next op there.
+void ask_for_lines(Meter& m, Position& position, const Tally& tally) {
+  if (m.sampler == nullptr || tally.sums.seen.n > kAsks) {
+    return;
+  }
+  std::vector<bool> known(tally.ops.cells.size());
+  for (const auto& [place, sums] : tally.ops.samples) {
+    if ((place >> 32) < known.size()) {
+      known[place >> 32] = true;
+    }
+  }
+  for (const uint32_t slot : tally.ops.touched) {
+    if (!known[slot]) {
+      position.wanted.resize(std::max<size_t>(position.wanted.size(), slot + 1));
+      position.wanted[slot] = true;
+    }
+  }
+}
+
+// Has a kind of gap there asked for a sample of that cell.
+bool take_wanted(Position& position, uint32_t slot) {
+  if (slot >= position.wanted.size() || !position.wanted[slot]) {
+    return false;
+  }
+  position.wanted[slot] = false;
+  return true;
+}
+
+// What a thread has been quiet so far.
+void settle_quiet(Line& line, int64_t now) {
+  if (line.quiet == 0 || now <= line.quiet_since) {
+    return;
+  }
+  line.apart_ns += std::max<int64_t>(0, now - std::max(line.quiet_since, line.gap_start));
+  if (line.quiet_compiles) {
+    line.spent.compile_ns += now - line.quiet_since;
+  }
+  line.quiet_since = now;
+}
+
+// Of the gap under way, what is none of its time.
+int64_t apart_of(const Line& line) {
+  return line.apart_ns + collected_ns.load(std::memory_order_relaxed) - line.collected;
+}
+
+// A window ends, or the gap under way does, of which the window has seen a slice.
+void keep_slice(Line& line, int64_t until) {
+  int64_t ns =
+      until - line.seen_from - (apart_of(line) - line.seen_apart) - (line.cost_ns - line.seen_cost);
+  if (line.quiet > 0) {
+    ns -= std::max<int64_t>(0, until - line.quiet_since);
+  }
+  const Ops& head = line.head[window_set];
+  Sums& sums = line.slices[window_set];
+  if (ns > 0) {
+    sums.add(window, 1e-9 * double(ns), double(ns), head.ops - sums.seen.ops,
+             head.op_ns - sums.seen.op_ns);
+  }
+  line.tail.clear();
+  if (line.watched) {
+    line.watched = false;
+    watching.fetch_sub(1, std::memory_order_relaxed);
+  }
+  line.seen_from = 0;
+}
+
+// The gap under way ends at the mark `to`. With the meter's mutex, as the next. True if it was the
+// last that an ended window has waited for.
+bool end_gap(Line& line, int64_t to, int64_t now) {
+  Position* position = line.from;
+  if (position == nullptr) {
+    return false;
+  }
+  line.from = nullptr;
+  ++marks_seen;
+  settle_quiet(line, now);
+  const int64_t ns = std::max<int64_t>(0, now - line.gap_start - apart_of(line));
+  const int octave = octave_of(ns - std::min(line.cost_ns + line.tail_cost_ns, ns));
+  Edge* edge = line.edge = edge_to(*position, to);
+  const bool is_new = std::exchange(edge->is_new, false);
+  Population& population = edge->population[octave];
+  population.n[!line.main] += 1;
+  population.ns[!line.main] += ns;
+  if (line.seen_from == 0 && line.head[kCertain].ops == 0 && line.head[kRandom].ops == 0 &&
+      line.slices[kCertain].seen.n == 0 && line.slices[kRandom].seen.n == 0) {
+    return false;
+  }
+  const int64_t end = head_end.load(std::memory_order_relaxed);
+  bool last = false;
+  if (line.watched) {
+    // Then there is nothing else of it.
+    line.watched = false;
+    last = watching.fetch_sub(1, std::memory_order_relaxed) == 1 && now >= end;
+    Ops& ops = line.head[window_set];
+    ops.add(line.tail);
+    const bool is_first = is_new && window_set == kCertain;
+    if (is_first) {
+      edge->first_octave = octave;
+    }
+    Tally& tally = is_first ? edge->first : edge->at(octave).whole[window_set];
+    tally.sums.add(window, 1, double(ns), ops.ops, ops.op_ns);
+    tally.ops.add(ops);
+    if (!is_first) {
+      ask_for_lines(meter(), *position, tally);
+    }
+  } else {
+    if (line.seen_from != 0) {
+      keep_slice(line, std::min(now, end));
+    }
+    for (int set = 0; set < kSets && octave >= kLong; ++set) {
+      if (line.slices[set].seen.n > 0) {
+        Tally& tally = edge->at(octave).slices[set];
+        tally.sums.add(line.slices[set]);
+        tally.ops.add(line.head[set]);
+      }
+    }
+  }
+  line.tail.clear();
+  for (int set = 0; set < kSets; ++set) {
+    line.head[set].clear();
+    line.slices[set] = Sums();
+  }
+  line.seen_from = 0;
+  return last;
+}
+
+void begin_gap_at(Line& line, Position* position, int64_t now) {
+  line.from = line.position = position;
+  line.gap_start = now;
+  line.apart_ns = line.cost_ns = line.tail_cost_ns = 0;
+  line.collected = collected_ns.load(std::memory_order_relaxed);
+  line.pass = passes.fetch_add(1, std::memory_order_relaxed);
+  if (now < head_end.load(std::memory_order_relaxed)) {
+    line.watched = true;
+    line.seen_from = now;
+    line.seen_apart = line.seen_cost = 0;
+    watching.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void begin_gap(Line& line, Mark* mark, int64_t now) {
+  end_gap(line, 0, now);  // of a thread that shares the line
+  begin_gap_at(line, position_after(meter(), line, mark), now);
+}
+
+// The gap under way is not to be counted.
+void drop_gap(Line& line) {
+  if (line.watched) {
+    watching.fetch_sub(1, std::memory_order_relaxed);
+  }
+  const Line fresh = {.main = line.main, .spent = line.spent};
+  line = fresh;
+}
+
+void close_window();
+
+// What an ended window has waited for is over.
+void close_ended_window() {
+  std::lock_guard<std::mutex> lock(window_mutex);
+  if (watching.load() == 0 && now_ns() >= head_end.load()) {
+    close_window();
+  }
+}
+
+Line* new_line(Meter& m, bool main) {
+  if (m.unused.empty()) {
+    m.unused.push_back(new Line());
+  }
+  Line* line = m.unused.back();
+  m.unused.pop_back();
+  line->main = main;
+  m.lines.push_back(line);
+  return line;
+}
+
+// Its thread ends.
+void end_line(Line* line) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  end_gap(*line, 0, now_ns());
+  Line* expected = line;
+  last_line.compare_exchange_strong(expected, line == m.main ? nullptr : m.main);
+  m.others_before.captured_ns += line->spent.captured_ns;
+  m.others_before.compile_ns += line->spent.compile_ns;
+  m.lines.erase(std::remove(m.lines.begin(), m.lines.end(), line), m.lines.end());
+  *line = Line();
+  m.unused.push_back(line);
+}
+
+// The same, which begins with the thread's first mark. With the meter's mutex.
+Line* line_for_mark(Thread& t) {
+  Line* line = line_of(t);
+  if (line == nullptr) {
+    if (own.line == nullptr) {
+      own.line = new_line(meter(), false);
+    }
+    line = own.line;
+  }
+  last_line.store(line, std::memory_order_relaxed);
+  return line;
+}
+
+// An event that is a mark: its number, 1 and up; 0 for others.
+int32_t event_number(Meter& m, const char* name) {
+  const bool is_data = starts_with(name, "enumerate(DataLoader)");
+  if (!is_data && !starts_with(name, "Optimizer.")) {
+    return 0;
+  }
+  for (size_t i = 1; i < m.events.size(); ++i) {
+    if (std::strcmp(m.events[i], name) == 0) {
+      return int32_t(i);
+    }
+  }
+  if (m.events.size() >= kMaxEvents) {
+    return 0;
+  }
+  m.events.push_back(intern(m, name));
+  return int32_t(m.events.size() - 1);
+}
+
+void event_mark(const at::RecordFunction& event, bool begins) {
+  Thread& t = self;
+  if (t.regions || t.quiet) {
+    return;
+  }
+  const char* name = event.name();
+  if (name[0] != 'O' && name[0] != 'e') {
+    return;
+  }
+  Meter& m = meter();
+  bool last;
+  {
+    std::lock_guard<std::mutex> lock(m.mutex);
+    const int32_t number = event_number(m, name);
+    if (number == 0) {
+      return;
+    }
+    const int64_t now = now_ns();
+    Line& line = *line_for_mark(t);
+    last = end_gap(line, -(2 * number + begins), now);
+    if (name[0] == 'e') {
+      line.in_data += begins ? 1 : line.in_data > 0 ? -1 : 0;
+    }
+    begin_gap(line, mark_of(m, line.graph, 2 * number + begins, line.in_data > 0), now);
+  }
+  if (last) {
+    close_ended_window();
+  }
+}
+
+std::unique_ptr<at::ObserverContext> on_event_start(const at::RecordFunction& event) {
+  event_mark(event, true);
+  return nullptr;
+}
+
+void on_event_end(const at::RecordFunction& event, at::ObserverContext*) {
+  event_mark(event, false);
+}
+
+}  // namespace

@@ -1,0 +1,217 @@
+// What the op meter hands out, as rows; build.py has the same structs.
+
+#pragma once
+
+#include "_op_marks.h"
+#include "_op_state.h"
+
+namespace {
+
+// As they are handed out.
+struct MarkRow {
+  int64_t mark, graph, event, in_data;
+};
+
+struct KindRow {
+  int64_t kind, edge, mark, to, octave;
+  Population population;
+  Seen whole[kSets], slices[kSets], first;
+};
+
+struct CellRow {
+  int64_t kind, edge;  // -1: of threads without marks
+  int64_t part;        // 2 * (is it of slices) + set; 4: the first gap
+  int64_t mark, slot, ordinal;
+  const char* name;
+  int64_t count, ns;
+};
+
+struct SampleRow {
+  int64_t kind, edge, part, mark, slot, line;
+  double weight, weighted_ns;
+};
+
+struct TimeRow {
+  int64_t main_captured_ns, main_compile_ns, other_captured_ns, other_compile_ns;
+  double open_ns[kSets];
+  int64_t lost;
+};
+
+// Kinds of gap are numbered by their edge and octave.
+int64_t kind_of(const Edge& edge, int octave) { return edge.number * kOctaves + octave; }
+int64_t edge_of(int64_t kind) { return kind < 0 ? -1 : kind / kOctaves; }
+
+template <typename Visit>
+void each_kind(Meter& m, Visit visit) {
+  for (Position& position : m.positions) {
+    for (Edge* edge = position.edges; edge != nullptr; edge = edge->next) {
+      for (int octave = 0; octave < kOctaves; ++octave) {
+        const Population& population = edge->population[octave];
+        if (population.n[0] + population.n[1] > 0) {
+          visit(kind_of(*edge, octave), *position.mark, *edge, octave);
+        }
+      }
+    }
+  }
+}
+
+template <typename Visit>
+void each_part(Meter& m, Visit visit) {
+  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
+    if (octave == edge.first_octave) {
+      visit(kind, 2 * kSets, &mark, edge.first.ops);
+    }
+    Observed* observed = edge.observed[octave].get();
+    if (observed != nullptr) {
+      for (int set = 0; set < kSets; ++set) {
+        visit(kind, set, &mark, observed->whole[set].ops);
+        visit(kind, 2 + set, &mark, observed->slices[set].ops);
+      }
+    }
+  });
+  for (int set = 0; set < kSets; ++set) {
+    visit(-1, 2 + set, nullptr, m.loose[set]);
+  }
+}
+
+template <typename RowType>
+struct Output {
+  RowType* out;
+  int64_t capacity, size = 0;
+  void add(const RowType& row) {
+    if (size < capacity) {
+      out[size] = row;
+    }
+    ++size;
+  }
+};
+
+}  // namespace
+
+extern "C" {
+
+int64_t op_meter_size(const char* name) {
+  const std::string_view asked = name;
+  if (asked == "MarkRow") return sizeof(MarkRow);
+  if (asked == "KindRow") return sizeof(KindRow);
+  if (asked == "CellRow") return sizeof(CellRow);
+  if (asked == "SampleRow") return sizeof(SampleRow);
+  if (asked == "RegionRow") return sizeof(Region);
+  if (asked == "TimeRow") return sizeof(TimeRow);
+  if (asked == "Work") return sizeof(Work);
+  return 0;
+}
+
+// Gaps that are under way end here and go on as new ones, for what is read next to be whole.
+void op_meter_settle() {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  const int64_t now = now_ns();
+  for (Line* line : m.lines) {
+    settle_quiet(*line, now);
+    if (Position* from = line->from) {
+      end_gap(*line, 0, now);
+      begin_gap_at(*line, from, now);
+    }
+  }
+}
+
+// Copy out at most `capacity` records; return how many there are.
+int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Output<MarkRow> output{out, capacity};
+  for (const Mark& mark : m.marks) {
+    output.add({mark.number, mark.graph, mark.event, mark.in_data});
+  }
+  return output.size;
+}
+
+int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Output<KindRow> output{out, capacity};
+  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
+    KindRow row{kind, edge.number, mark.number, edge.to, octave, edge.population[octave],
+                {},   {},          {}};
+    if (octave == edge.first_octave) {
+      edge.first.sums.close();
+      row.first = edge.first.sums.seen;
+    }
+    if (Observed* observed = edge.observed[octave].get()) {
+      for (int set = 0; set < kSets; ++set) {
+        observed->whole[set].sums.close();
+        row.whole[set] = observed->whole[set].sums.seen;
+        row.slices[set] = observed->slices[set].sums.seen;
+      }
+    }
+    output.add(row);
+  });
+  return output.size;
+}
+
+int64_t op_meter_cells(CellRow* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Output<CellRow> output{out, capacity};
+  each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
+    for (const uint32_t slot : seen.touched) {
+      const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
+      const CellSum& sum = seen.cells[slot];
+      output.add(
+          {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
+    }
+  });
+  return output.size;
+}
+
+int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Output<SampleRow> output{out, capacity};
+  each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
+    for (const auto& [place, sums] : seen.samples) {
+      output.add({kind, edge_of(kind), part, mark == nullptr ? -1 : mark->number,
+                  int64_t(place >> 32), int64_t(uint32_t(place)), sums.first, sums.second});
+    }
+  });
+  return output.size;
+}
+
+// By direction.
+int64_t op_meter_regions(Region* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  std::copy_n(m.regions.begin(), std::min<int64_t>(m.regions.size(), capacity), out);
+  return m.regions.size();
+}
+
+void op_meter_times(TimeRow* out) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Spent mine, others = m.others_before;
+  for (const Line* line : m.lines) {
+    Spent& sum = line->main ? mine : others;
+    sum.captured_ns += line->spent.captured_ns;
+    sum.compile_ns += line->spent.compile_ns;
+  }
+  *out = {mine.captured_ns,
+          mine.compile_ns,
+          others.captured_ns,
+          others.compile_ns,
+          {m.open_ns[0], m.open_ns[1]},
+          m.lost};
+  if (open_now) {
+    const int64_t end = std::min(now_ns(), head_end.load());
+    out->open_ns[window_set] += double(std::max<int64_t>(0, end - opened_ns));
+  }
+}
+
+// The name of an event by its number; nullptr for one that there is none of.
+const char* op_meter_event(int64_t number) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  return number >= 0 && size_t(number) < m.events.size() ? m.events[number] : nullptr;
+}
+
+}  // extern "C"

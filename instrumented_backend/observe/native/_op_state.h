@@ -1,0 +1,464 @@
+// What the op meter keeps: of marks and gaps, of the ops in them, of threads and of windows.
+
+#pragma once
+
+#include <ATen/record_function.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <cstring>
+#include <ctime>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+// Of the Python that has loaded this; its headers would tie the library to one version of it.
+extern "C" {
+int PyGILState_Ensure();
+void PyGILState_Release(int state);
+int PyOS_InterruptOccurred();
+int PyErr_SetInterruptEx(int signal);
+}
+
+namespace at {
+TORCH_API bool in_parallel_region();  // ATen/Parallel.h, which takes seconds more to compile
+}
+
+namespace {
+
+constexpr size_t kMaxCells = 65536;
+constexpr size_t kMaxTurns = kMaxCells / 4 * 3;  // the rest is for names that are new
+constexpr uint32_t kMaxOrdinals = 512;
+constexpr uint32_t kFewOrdinals = 4;  // where a gap is not seen from its beginning
+constexpr uint32_t kNoCell = ~0u;
+constexpr uint32_t kHeard = 3;  // most ops have one or two events inside
+constexpr size_t kMaxMarks = 65536;
+constexpr size_t kMaxPositions = 4096;  // in the program's loops
+constexpr int kHistory = 8;             // marks, by which such positions are told apart
+constexpr int kMaxEvents = 64;
+constexpr int kOctaves = 48;  // of a gap's length in nanoseconds
+constexpr int kLong = 27;     // gaps of this octave, 0.13 s, and longer are seen in slices
+// The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
+// it stands for so many: enough where it is always on the same line, as most are.
+constexpr double kThinning = 2;
+constexpr int kAsks = 16;  // how often a kind of gap that has no line of an op asks for one
+constexpr uint64_t kEventsAtOnce = 256;  // of a thread's work, until all know of it
+constexpr int64_t kNever = INT64_MAX;
+// What seeing an op takes, as far as it lengthens a gap; `meter.py` has the figures in full.
+// What PyTorch takes for each event that it makes for us, for a node's name, and for silencing a
+// thread. What our own part takes is measured, for one op in `kMeasured`.
+constexpr int64_t kEventCostNs = 60, kNodeCostNs = 2000, kSilenceCostNs = 300;
+constexpr uint32_t kMeasured = 16;
+constexpr int64_t kLongestOpCostNs = 5000;   // what takes longer was held up
+constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
+constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
+constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
+
+int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
+  timespec t;
+  clock_gettime(clock, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+bool starts_with(const char* text, const char* prefix) {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+// In which windows something was seen: in those after compilations and in `always`, whose gaps
+// stand for themselves, or in those that chance placed, whose gaps stand for the others too.
+enum Set : int32_t { kCertain, kRandom, kSets };
+
+// The ops of one name after one mark, told apart by whether they are the gap's first of that name,
+// its second, ...: mostly, each of these is always on the same line of the program. A cache line
+// each, in the order in which they first ran: what else a step does has mostly driven them out of
+// the cache.
+struct alignas(64) Cell {
+  size_t hash;       // of the name
+  const char* name;  // interned
+  int32_t mark;
+  uint32_t slot;  // among the mark's cells
+  int64_t count = 0;
+  uint32_t ordinal;
+  uint32_t first;                // the cell with that name's first op after the mark
+  uint32_t successor = kNoCell;  // the cell that came after it last time, on any thread
+  uint32_t next = 0;             // of a first one: the ordinal of its name's next op in that pass
+  uint64_t pass = 0;             // of the gap, by the thread that was here last
+};
+static_assert(sizeof(Cell) == 64 || sizeof(Cell) == 128);
+
+struct CellSum {
+  int64_t count = 0, ns = 0;
+};
+
+// Slot and the line's number → weight, nanoseconds times weight.
+using Samples = std::unordered_map<uint64_t, std::pair<double, double>>;
+
+// Ops that were seen in one gap, or in several, by their cells' slots.
+struct Ops {
+  double ops = 0, op_ns = 0;
+  std::vector<CellSum> cells;
+  std::vector<uint32_t> touched;
+  Samples samples;
+
+  void add(uint32_t slot, int64_t count, int64_t ns) {
+    if (slot >= cells.size()) {
+      cells.resize(slot + 1);
+    }
+    CellSum& cell = cells[slot];
+    if (cell.count == 0) {
+      touched.push_back(slot);
+    }
+    cell.count += count;
+    cell.ns += ns;
+  }
+
+  void add(const Ops& other) {
+    ops += other.ops;
+    op_ns += other.op_ns;
+    for (const uint32_t slot : other.touched) {
+      add(slot, other.cells[slot].count, other.cells[slot].ns);
+    }
+    for (const auto& [place, sums] : other.samples) {
+      auto& known = samples[place];
+      known.first += sums.first;
+      known.second += sums.second;
+    }
+  }
+
+  void clear() {
+    for (const uint32_t slot : touched) {
+      cells[slot] = CellSum();
+    }
+    touched.clear();
+    samples.clear();
+    ops = op_ns = 0;
+  }
+};
+
+// As it is handed out: what windows saw of one kind of gap. Sums over the gaps, and over the
+// windows of what each saw, for means and for how far windows differ. `n` is of gaps, or of slices'
+// seconds.
+struct Seen {
+  double n = 0, ns = 0, ops = 0, op_ns = 0;
+  double windows = 0, n2 = 0, ops2 = 0, ops_n = 0, op_ns2 = 0, op_ns_n = 0;
+};
+
+struct Sums {
+  Seen seen;
+  uint64_t window = 0;
+  double n = 0, ops = 0, op_ns = 0;  // in that window, not yet in the sums of squares
+
+  void add(uint64_t in_window, double count, double ns, double new_ops, double new_op_ns) {
+    if (in_window != window) {
+      close();
+      window = in_window;
+    }
+    seen.n += count;
+    seen.ns += ns;
+    seen.ops += new_ops;
+    seen.op_ns += new_op_ns;
+    n += count;
+    ops += new_ops;
+    op_ns += new_op_ns;
+  }
+
+  void close() {
+    if (n > 0 || ops > 0) {
+      seen.windows += 1;
+      seen.n2 += n * n;
+      seen.ops2 += ops * ops;
+      seen.ops_n += ops * n;
+      seen.op_ns2 += op_ns * op_ns;
+      seen.op_ns_n += op_ns * n;
+    }
+    n = ops = op_ns = 0;
+  }
+
+  void add(Sums& other) {
+    close();
+    other.close();
+    double* into = &seen.n;
+    const double* from = &other.seen.n;
+    for (size_t i = 0; i < sizeof(Seen) / sizeof(double); ++i) {
+      into[i] += from[i];
+    }
+  }
+};
+
+struct Tally {
+  Sums sums;
+  Ops ops;
+};
+
+struct Observed {
+  std::array<Tally, kSets> whole, slices;
+};
+
+// Of one length, exactly: how many there were and how long they took, on the main thread and on
+// others.
+struct Population {
+  int64_t n[2] = {}, ns[2] = {};
+};
+
+struct Position;
+
+// All gaps from one mark to another, in one position in the program's loop, by the octaves of
+// their lengths.
+struct Edge {
+  int64_t number = 0;
+  int64_t to = 0;
+  Edge* next = nullptr;
+  Position* after = nullptr;  // where it went on last time
+  bool is_new = true;
+  int first_octave = -1;  // of the very first gap, if a certain window saw it
+  Tally first;            // that gap, whose ops may be none like the others'
+  std::array<Population, kOctaves> population;
+  std::array<std::unique_ptr<Observed>, kOctaves> observed;
+
+  Observed& at(int octave) {
+    if (!observed[octave]) {
+      observed[octave] = std::make_unique<Observed>();
+    }
+    return *observed[octave];
+  }
+};
+
+// Where a gap begins. `graph` is the direction whose call ended last, `event` what happened since.
+struct Mark {
+  int32_t number;
+  int64_t graph;
+  int32_t event;                     // 0: the call's end itself
+  bool in_data;                      // a DataLoader is at work
+  std::vector<uint32_t> cells = {};  // by slot, their numbers
+};
+
+using History = std::array<int32_t, kHistory>;  // numbers of marks, the last one first
+
+// A mark in the program's loop: one that comes several times in a turn has as many.
+struct Position {
+  Mark* mark;
+  History history;
+  Edge* edges = nullptr;
+  Edge* last = nullptr;
+  std::vector<bool> wanted = {};  // by slot: samples, for kinds of gap that have none
+};
+
+struct Region {
+  int64_t calls = 0, nested = 0, ns = 0, longest_ns = 0;
+};
+
+// What a thread's time went to, gaps apart.
+struct Spent {
+  int64_t captured_ns = 0, compile_ns = 0;
+};
+
+// What one thread runs, from mark to mark. Threads of the autograd engine work for the thread that
+// waits for them, and write into its line.
+struct Line {
+  bool main = false;
+  Position* from = nullptr;
+  Position* position = nullptr;  // of its last mark
+  Edge* edge = nullptr;          // of its last gap
+  int64_t graph = 0;             // whose call ended last
+  uint32_t in_data = 0;
+  int64_t gap_start = 0;
+  int64_t apart_ns = 0;     // of the gap under way: compilations
+  int64_t collected = 0;    // `collected_ns` when it began
+  uint32_t quiet = 0;       // threads that are quiet on it
+  int64_t quiet_since = 0;  // what is not yet in `apart_ns`
+  bool quiet_compiles = false;
+  int64_t cost_ns = 0;             // of it: ours, before the window's end
+  int64_t tail_cost_ns = 0;        // and after it
+  uint64_t pass = 0;               // of that gap
+  bool watched = false;            // is the gap seen whole
+  int64_t seen_from = 0;           // since when it is seen, if it is
+  int64_t seen_apart = 0;          // `apart_ns` at that time
+  int64_t seen_cost = 0;           // `cost_ns` at that time
+  std::array<Ops, kSets> head;     // of the gap: what began before a window's end
+  std::array<Sums, kSets> slices;  // of it
+  Ops tail;                        // of a watched one: the rest
+  Spent spent;
+};
+
+struct Meter {
+  std::mutex mutex;  // for all that ops are booked to
+  std::unordered_set<std::string, std::hash<std::string>, std::equal_to<>> names;
+  std::vector<Cell> cells;
+  struct Key {
+    const char* name;  // interned
+    int32_t mark;
+    uint32_t ordinal;
+    bool operator==(const Key& other) const = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return (std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.mark)) * 1000003u ^
+             key.ordinal;
+    }
+  };
+  std::unordered_map<Key, uint32_t, KeyHash> index;  // in `cells`
+  std::array<Ops, kSets> loose;                      // of threads that have no marks
+  std::array<double, kSets> open_ns = {};            // how long windows saw slices
+  int64_t lost = 0;
+  uint64_t clears = 0;
+  std::vector<const char*> events{""};  // by number; interned
+
+  std::deque<Mark> marks;
+  struct HistoryHash {
+    size_t operator()(const History& history) const {
+      size_t hash = 0;
+      for (const int32_t mark : history) {
+        hash = (hash ^ size_t(mark)) * 0x9E3779B97F4A7C15u;
+      }
+      return hash ^ hash >> 32;
+    }
+  };
+  std::deque<Position> positions;
+  std::unordered_map<History, Position*, HistoryHash> by_history;
+  std::vector<Mark*> by_graph;                   // where a region has just ended
+  std::unordered_map<uint64_t, Mark*> by_event;  // after events
+  std::vector<Region> regions;                   // by direction
+  Line* main = nullptr;                          // the main thread's
+  std::vector<Line*> lines;
+  std::vector<Line*> unused;  // of threads that are no more
+  Spent others_before;        // of threads that are no more
+
+  // Called for a sampled op: its name. The number of its line; -1 where Ctrl-C came meanwhile:
+  // Python would lose the exception of a callback.
+  int64_t (*sampler)(const char*) = nullptr;
+  bool sample_each = false;
+};
+
+// Never destroyed: events may end while the process does.
+Meter& meter() {
+  static Meter* instance = new Meter();
+  return *instance;
+}
+
+// Looks names up without making a string of each.
+const char* intern(Meter& m, std::string_view name) { return m.names.emplace(name).first->c_str(); }
+
+// The window that is open.
+std::atomic<uint64_t> open_now{0};  // as `seen_as` has it; 0: none
+std::atomic<int64_t> head_end{0};   // gaps and ops that begin later are not seen
+std::atomic<int64_t> watching{0};   // gaps that are seen whole and go on
+Set window_set = kCertain;
+uint64_t window = 0;
+int64_t opened_ns = 0;
+// Time of garbage collections of the whole heap, on any thread: they hold up all that need the
+// interpreter, and which op or gap they meet is chance. They are none of its time, for it may stand
+// for others. Calls, which are all timed, have them.
+std::atomic<int64_t> collected_ns{0};
+std::atomic<uint64_t> passes{1};
+std::atomic<uint64_t> wakes{0};
+at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
+at::CallbackHandle events_handle = at::INVALID_CALLBACK_HANDLE;
+// Somebody else's callbacks were there before ours.
+std::atomic<bool> has_company{false};
+std::mutex window_mutex;  // for opening and closing; taken before the meter's
+// Never destroyed: that would wait for a thread that waits for it while the process ends.
+std::condition_variable& window_changed = *new std::condition_variable();
+
+// A window by its number and set. From 1 on.
+uint64_t seen_as(uint64_t number, Set set) { return number * kSets + set; }
+Set set_of(uint64_t seen_by) { return Set(seen_by % kSets); }
+
+// What windows cost: the callback's calls; those of them that are ops, and the time that these took
+// us; samples taken, and the CPU time that they took; how often a thread was silenced; how long
+// windows were open. And how much of a program's loop has been seen: marks so far, the one at which
+// a kind of gap was new, and the one at which the window opened.
+struct Work {
+  uint64_t events = 0, ops = 0, op_ns = 0, samples = 0, sample_ns = 0, silences = 0, open_ns = 0;
+  uint64_t marks = 0, novel = 0, first = 0;
+};
+
+std::mutex work_mutex;
+Work work;
+uint64_t marks_seen = 0, novel_mark = 0, first_mark = 0;
+int64_t edges_made = 0;
+
+void end_line(Line* line);
+
+struct Holder {
+  Line* line = nullptr;
+  ~Holder() {
+    if (line != nullptr) {
+      end_line(line);
+    }
+  }
+};
+
+struct Thread {
+  uint32_t depth = 0;           // events under way that we saw start
+  uint32_t op_depth = 0;        // the depth of the op under way; 0: none
+  bool is_compilation = false;  // what is under way as an op
+  uint64_t seen_by = 0;         // the window before whose end the op began; 0: none
+  uint32_t regions = 0;
+  uint32_t quiet = 0;  // compiling, or sampling
+  uint32_t inner = 0;  // events inside the op or region under way
+  bool silenced = false;
+  int8_t engine = -1;  // is it a thread of the autograd engine; -1: not known yet
+  int8_t main = -1;    // is it the main thread; -1: not known yet
+  Work work;           // not yet in the sum of all threads
+  int64_t op_start = 0;
+  int64_t region_start = 0;
+  int64_t op_collected = 0;  // `collected_ns` when the op under way began
+  int64_t quiet_start = 0;
+  Line* quiet_line = nullptr;
+  int64_t region_in_op = 0;      // time of regions inside the op under way
+  uint32_t until_measured = 1;   // ops
+  bool measures = false;         // what the op under way costs
+  int64_t measured_ns = 0;       // of it, so far
+  double own_ns = 300;           // what ops have cost lately
+  uint32_t last_cell = kNoCell;  // where this thread's last op was booked
+  uint32_t random = 2463534242u;
+};
+
+thread_local Thread self;
+thread_local Holder own;
+std::atomic<Line*> last_line{nullptr};  // of a thread that is not the engine's
+
+bool is_engine(Thread& t) {
+  if (t.engine < 0) {
+    char name[32] = "";
+    pthread_getname_np(pthread_self(), name, sizeof(name));
+    t.engine = starts_with(name, "pt_autograd");
+  }
+  return t.engine != 0;
+}
+
+bool is_main(Thread& t) {
+  if (t.main < 0) {
+    t.main = syscall(SYS_gettid) == getpid();
+  }
+  return t.main != 0;
+}
+
+// Whose time this thread's is; nullptr where it has had no mark.
+Line* line_of(Thread& t) {
+  if (is_engine(t)) {
+    return last_line.load(std::memory_order_relaxed);
+  }
+  if (own.line == nullptr && is_main(t)) {
+    own.line = meter().main;
+  }
+  return own.line;
+}
+
+}  // namespace

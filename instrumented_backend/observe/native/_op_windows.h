@@ -1,0 +1,110 @@
+// Windows: how they open, close and are waited for.
+
+#pragma once
+
+#include "_op_events.h"
+
+namespace {
+
+// With `window_mutex`. `whole`: gaps that are under way count as if they began now.
+void open_window(Set set, int64_t until, bool whole) {
+  if (handle != at::INVALID_CALLBACK_HANDLE) {
+    return;
+  }
+  has_company = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION).has_value();
+  // Not BACKWARD_FUNCTION: the engine's own FUNCTION event encloses the one of each node, and a
+  // second name put together for each would cost 2 us.
+  handle = at::addGlobalCallback(
+      at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
+  Meter& m = meter();
+  {
+    std::lock_guard<std::mutex> lock(m.mutex);
+    ++window;
+    window_set = set;
+    opened_ns = now_ns();
+    first_mark = marks_seen;
+    head_end = until;
+    for (Line* line : m.lines) {
+      if (line->from != nullptr) {
+        settle_quiet(*line, opened_ns);
+        line->seen_from = opened_ns;
+        line->seen_apart = apart_of(*line);
+        line->seen_cost = line->cost_ns;
+        if (whole) {
+          line->watched = true;
+          watching.fetch_add(1, std::memory_order_relaxed);
+        }
+      }
+    }
+    open_now = seen_as(window, set);
+  }
+}
+
+// With `window_mutex`. Gaps that were to be seen whole are slices from here on.
+void close_window() {
+  if (handle == at::INVALID_CALLBACK_HANDLE) {
+    return;
+  }
+  at::removeCallback(handle);
+  handle = at::INVALID_CALLBACK_HANDLE;
+  Meter& m = meter();
+  {
+    std::lock_guard<std::mutex> lock(m.mutex);
+    open_now = 0;
+    const int64_t now = now_ns();
+    const int64_t end = std::min(now, head_end.load());
+    head_end = 0;
+    for (Line* line : m.lines) {
+      if (line->seen_from != 0) {
+        keep_slice(*line, end);
+      }
+    }
+    m.open_ns[window_set] += double(std::max<int64_t>(0, end - opened_ns));
+    std::lock_guard<std::mutex> work_lock(work_mutex);
+    work.open_ns += now - opened_ns;
+  }
+  window_changed.notify_all();
+}
+
+bool is_open(uint64_t which) { return handle != at::INVALID_CALLBACK_HANDLE && window == which; }
+
+// Until a moment, or until woken, or until that window, if it is any, is closed.
+void wait_until(std::unique_lock<std::mutex>& lock, int64_t moment, uint64_t awake,
+                uint64_t which) {
+  while (wakes.load() == awake && (which == 0 || is_open(which))) {
+    const int64_t left = moment - now_ns();
+    if (left <= 0) {
+      return;
+    }
+    window_changed.wait_for(lock, std::chrono::nanoseconds(left));
+  }
+}
+
+// That window has ended: what has begun in it may go on for as long as `longest_ns`.
+void finish(std::unique_lock<std::mutex>& lock, int64_t longest_ns, uint64_t awake,
+            uint64_t which) {
+  if (watching.load() > 0) {
+    wait_until(lock, now_ns() + longest_ns, awake, which);
+  }
+  if (is_open(which)) {
+    close_window();
+  }
+}
+
+// While a process forks, nothing of ours is half done, and the child's locks are free. What
+// PyTorch locks to keep our callbacks is locked with `window_mutex` only.
+void before_fork() {
+  window_mutex.lock();
+  meter().mutex.lock();
+  work_mutex.lock();
+}
+
+void after_fork() {
+  work_mutex.unlock();
+  meter().mutex.unlock();
+  window_mutex.unlock();
+}
+
+const int forks_are_seen = pthread_atfork(before_fork, after_fork, after_fork);
+
+}  // namespace
