@@ -20,7 +20,7 @@ from instrumented_backend.compare.limits import Limits, Slack
 from instrumented_backend.records import Report
 
 _CAUSES = (items.BREAK, items.SKIPPED, items.UNCOMPILED, items.RECOMPILE)
-_FOLLOWING = (items.GRAPH, items.KERNEL, items.EXTERN)
+_FOLLOWING = (items.GRAPH, items.KERNEL, items.EXTERN, items.EAGER)
 KEPT, MISSED, UNDECIDED = "kept", "missed", "undecided"
 
 
@@ -144,7 +144,7 @@ def _status(figure: Figure, value: float, spread: float, limit: float) -> str:
 def _guilty(figure: Figure, found: Iterable[Item]) -> list[Item]:
     """The items that move the figure; the surest kind first, then the costliest.
 
-    Where a function has a break or was recompiled, its graphs and kernels follow from that.
+    Where a function has a break or was recompiled, its graphs, kernels and eager ops follow.
     """
     kinds = {kind: i for i, kind in enumerate(figure.explained_by)}
     mine = [item for item in found if item.kind in kinds]

@@ -144,7 +144,8 @@ def relative(file: str) -> str:
 def message(finding: Finding, item: Item | None) -> str:
     if item is None:
         return sentence(finding) + (f": {finding.note}" if finding.note else "")
-    return ". ".join([f"{sentence(finding)}: {item.text}", *advice(item)])
+    said = [f"{sentence(finding)}: {item.text}", *advice(item)]
+    return ". ".join(text.rstrip(".") for text in said)
 
 
 def as_github(findings: list[Finding]) -> str:

@@ -56,7 +56,7 @@ def test_nothing():
     torch.ones(8).sin()
 
 
-@pytest.mark.compile_budget(graphs=1)
+@BUDGET
 def test_at_import():
     at_import(torch.ones(8))
 
@@ -105,10 +105,12 @@ def test_budgets_and_the_fixture(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert outcomes(done.stdout) == EXPECTED, done.stdout
     assert "graph_breaks is 1, at most 0 (compile_budget)" in done.stdout
-    assert '  test_it.py:28 `print("here")`: graph break in bad' in done.stdout
+    assert '  test_it.py:28 `print("here")' in done.stdout
+    assert "graph break in bad" in done.stdout
     assert "try: Avoid calling" in done.stdout
     assert "graphs is 1, at most 0 (compile_budget)" in done.stdout
-    assert "this test compiled nothing that could be seen" in done.stdout
+    assert "this test compiled nothing with Inductor" in done.stdout
+    assert "the graph breaks of some graphs cannot be seen" in done.stdout
     assert "assert 1 == 2" in done.stdout
     assert "compile report" not in done.stdout
     assert "instrumented:" not in done.stderr  # no summary at exit
@@ -116,8 +118,8 @@ def test_budgets_and_the_fixture(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_report_of_each_test_with_xdist(tmp_path: Path) -> None:
-    done = run(tmp_path, "--compile-report=reports", "-n2")
-    # What was compiled at import is seen now.
+    done = run(tmp_path, "--compile-report=reports", "-n1")
+    # What is compiled by a module's import comes to the backend as a whole now.
     assert outcomes(done.stdout) == {**EXPECTED, "test_at_import": "PASSED"}, done.stdout
     section = done.stdout.partition(" compile report ")[2]
     listed = {line.split("::")[1] for line in section.splitlines() if line.startswith(" ")}

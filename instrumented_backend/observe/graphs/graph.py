@@ -73,7 +73,6 @@ class ObservedGraph:
         if dynamo.is_compiled_autograd(compile_id):
             record.direction = "backward"
         record.ops = count_ops(gm)
-        self.node_lines = NodeLines(gm)
         reason = dynamo.subgraph_reason(gm)
         if reason is not None and reason.user_stack:
             # The function's own frame; the compile log knows its first line later.
@@ -81,6 +80,7 @@ class ObservedGraph:
             record.function, record.file, record.line = frame.name, frame.filename, frame.lineno
         if reason is not None and reason.graph_break:
             record.ended_by = sentence(str(reason.reason))
+        self.node_lines = NodeLines(gm)
 
     def reset(self) -> None:
         """Forget the calls and the compilation, not the graph."""
