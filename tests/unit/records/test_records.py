@@ -46,6 +46,7 @@ def test_the_sections_of_the_contract() -> None:
         "ledger",
         "note_codes",
         "compiled",
+        "compiling",
     }
 
 
