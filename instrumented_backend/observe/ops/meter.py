@@ -438,9 +438,8 @@ class OpMeter(Observer):
         if lib is None:
             return None
         with self._lock:
-            elapsed_ns = time.monotonic_ns() - self._since_ns
+            elapsed_ns, whole = time.monotonic_ns() - self._since_ns, self._is_whole
             copied = Copied.of(lib, listed, longest_gap_s)
-            whole = self._is_whole
         lines = self._lines.read() if listed else []
         return copied.observed(lines, whole, elapsed_ns)
 
