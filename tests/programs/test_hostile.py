@@ -57,7 +57,7 @@ step(ones)
 time.sleep(0.3)  # the thread that waits for SIGTERM waits
 os.closerange(3, 4096)
 # Python complains of signals until that thread, as its last act, has the main one forget the pipe.
-while any(thread.name == "instrumented-sigterm" for thread in threading.enumerate()):
+while any(thread.name == "instrumented-signals" for thread in threading.enumerate()):
     time.sleep(0.01)
 mine = [os.open(f"mine{i}", os.O_RDWR | os.O_CREAT) for i in range(12)]
 signal.signal(signal.SIGUSR1, lambda *_: print("USR1"))

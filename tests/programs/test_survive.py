@@ -20,11 +20,12 @@ PROGRAM = """
     def report():
         found = glob.glob(f"{FOLDER}/report.rank0.pid{os.getpid()}.json")
         return json.load(open(found[0])) if found else None
-    def wait(condition, seconds=120):
-        end = time.monotonic() + seconds
-        while not condition(report()):
-            assert time.monotonic() < end, report()
+    def wait(condition):
+        for _ in range(6000):
+            if condition(report()):
+                return
             time.sleep(0.02)
+        raise TimeoutError(report())
     f = torch.compile(lambda x: x.sin() + 1, backend="instrumented", dynamic=False)
     x = torch.ones(2)
     def train(calls):
@@ -94,7 +95,7 @@ def test_what_is_being_compiled_is_in_the_file(run_forked: RunProgram) -> None:
     plain, inner.compile_fx_inner = inner.compile_fx_inner, slow
     f(torch.ones(3))
     wait(lambda found: not found["compiling"])
-    print(known[0]["why"], known[0]["function"], time.time() - known[0]["since_at"] < 600)
+    print(known[0]["why"], known[0]["function"], known[0]["since_at"] > 1.7e9)
     """
     )
     assert done.stdout == "size of x in dimension 0: 2 → 3 <lambda> True\n"
@@ -160,11 +161,11 @@ def test_a_clock_that_is_set_back(run_forked: RunProgram) -> None:
     done = run_forked(
         PROGRAM
         + """
-    now = time.time
-    time.time = lambda: now() - 86400
+    seen_at, now = report()["run"]["seen_at"], getattr(time, "time")
+    setattr(time, "time", lambda: now() - 86400)
     train(5)
     wait(has(8))
-    print(now() - report()["run"]["seen_at"] > 80000)
+    print(seen_at - report()["run"]["seen_at"] > 80000)
     """
     )
     assert done.stdout == "True\n"
@@ -200,8 +201,7 @@ def test_a_process_that_gets_its_rank_later(run_forked: RunProgram) -> None:
         + """
     os.environ["RANK"] = "3"
     train(5)
-    end = time.monotonic() + 60
-    while not glob.glob(FOLDER + "/report.rank3.*") and time.monotonic() < end: time.sleep(0.1)
+    wait(lambda _: glob.glob(FOLDER + "/report.rank3.*"))
     os._exit(0)
     """
     )

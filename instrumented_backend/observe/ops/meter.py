@@ -10,6 +10,7 @@ more than `BUDGET`.
 
 import contextlib
 import ctypes
+import functools
 import gc
 import math
 import threading
@@ -24,7 +25,7 @@ from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.lines import Lines
 from instrumented_backend.observe.ops.observed import Copied, Observed
-from instrumented_backend.observe.ops.op_counter import OpCounter
+from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import dynamo
@@ -275,17 +276,9 @@ class OpMeter(Observer):
         if lib is None:
             return
 
-        def count(run: Callable[[], Any]) -> int:
-            handle = lib.op_count_begin()
-            try:
-                run()
-                return int(lib.op_count_take())
-            finally:
-                lib.op_count_end(handle)
-
         lib.op_meter_quiet(1, False, 0)
         try:
-            self._counter.count_all(count, pause)
+            self._counter.count_all(functools.partial(ops_of, lib), pause)
         finally:
             lib.op_meter_quiet(-1, False, 0)
 
@@ -440,25 +433,18 @@ class OpMeter(Observer):
     # --- Reading --------------------------------------------------------------------------------
 
     def read(self, listed: bool = True, longest_gap_s: float = 0.0) -> Observed | None:
-        """What was seen so far; None where the native part was never there.
-
-        Where it is not ``listed``, ops are summed up, and told apart neither by name nor by line.
-        What the program runs since its last mark is seen if it has run for ``longest_gap_s``.
-        """
+        """What was seen so far; None where the native part was never there. See `Copied.of`."""
         lib = self._lib
         if lib is None:
             return None
         with self._lock:
-            elapsed_ns = time.monotonic_ns() - self._since_ns
+            elapsed_ns, whole = time.monotonic_ns() - self._since_ns, self._is_whole
             copied = Copied.of(lib, listed, longest_gap_s)
-            whole = self._is_whole
         lines = self._lines.read() if listed else []
         return copied.observed(lines, whole, elapsed_ns)
 
     def change(self) -> tuple[int, ...] | None:
         """Another one if anything was seen since the last time; None: there is nothing to see."""
         with self._lock:
-            if self._lib is None:
-                return None
-            work = self._work()
-        return work.marks, work.ops, self._compiling
+            work = None if self._lib is None else self._work()
+        return None if work is None else (work.marks, work.ops, self._compiling)

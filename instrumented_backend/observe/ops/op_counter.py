@@ -105,6 +105,16 @@ class OpCounter:
         ops.forward_lines = forward
 
 
+def ops_of(lib: Any, run: Callable[[], Any]) -> int:
+    """How many outermost ops the op meter's native part sees in ``run()`` on this thread."""
+    handle = lib.op_count_begin()
+    try:
+        run()
+        return int(lib.op_count_take())
+    finally:
+        lib.op_count_end(handle)
+
+
 @contextlib.contextmanager
 def _no_warnings() -> Iterator[None]:
     """The program has had the warnings of its functions already.

@@ -50,6 +50,7 @@ def test_the_sections_of_the_contract() -> None:
         "trials",
         "lines",
         "files",
+        "compiling",
     }
 
 
