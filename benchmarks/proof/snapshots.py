@@ -31,7 +31,7 @@ def snapshots(pairs: int) -> list[Cost]:
         for number in bar:
             for graph in session._graphs[:CALLED]:
                 next(graph.calls.numbers)
-            values.append(on_a_thread(session._save_snapshot))
+            values.append(on_a_thread(session._live._save))
             if number == 0:
                 first = values.pop()
     what = f"a snapshot, {GRAPHS:,} graphs, {COMPILATIONS:,} compilations"
@@ -62,7 +62,7 @@ def with_and_without(seconds: float) -> tuple[list[float], float]:
     from instrumented_backend import backend
 
     (step,) = workloads.gpt2("cpu", "instrumented")
-    snapshots = backend._session._snapshots
+    snapshots = backend._session._live.snapshots
     clock = _Clock()
     snapshots._clock = clock
     spent_s = 0.0

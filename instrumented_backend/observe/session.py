@@ -3,17 +3,16 @@
 import gc
 import math
 import threading
-import time
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.code.metric_tables import MetricTables
 from instrumented_backend.observe.compile.compiled import CompiledLog
 from instrumented_backend.observe.compile.log import CompileLog
-from instrumented_backend.observe.compile.outcomes import compiled_records, is_worth_a_report
+from instrumented_backend.observe.compile.outcomes import compiled_records
 from instrumented_backend.observe.device.kernel_times import KernelTimer
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
@@ -24,14 +23,13 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.job import Job
 from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ledger import process_age_s
+from instrumented_backend.observe.live_file import LiveFile, Saver, has_content
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.notebook import name_cells
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.observe.snapshot import Started, assemble
-from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.ranks import Run
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 MAX_GRAPHS = 10_000
-LONG_GAP_S = 1.0  # between marks: a snapshot looks into what the program runs since then
 MAX_PARSING_AT_EXIT_S = 0.25
 
 
@@ -79,17 +76,6 @@ class Asked(NamedTuple):
 
     signal: int
     tell: Callable[[Report], None]
-
-
-class Saver(Protocol):
-    """Keeps a report's file current while the program runs."""
-
-    def save(self, report: Report, go_on: Callable[[], None]) -> list[str]:
-        """Write it; returns what could not be written and why. ``go_on`` is called before each
-        step, and raises where the program ends."""
-
-    def discard(self) -> None:
-        """The process has nothing to report after all."""
 
 
 class Session:
@@ -134,17 +120,14 @@ class Session:
         self._reader = KernelReader(self.failures, in_background=wants_kernels)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compiled = CompiledLog(self.failures)
-        self._saver = saver
-        self._snapshots = Snapshots(self._save_snapshot, self._change, self.failures)
-        self._snapshots.wanted = saver is not None
-        self._kept = Kept()
-        self._busy = Busy()
-        self._listing_budget = ListingBudget()
+        self._live = LiveFile(
+            saver, self.ops, self.failures, self._all_graphs, self._compilations, self._assemble
+        )
         self.compile_log = CompileLog(
             self.failures,
             lambda graph: self.ledger.credit(graph.inductor_counts),
             self.compiled,
-            self._snapshots.soon,
+            self._live.snapshots.soon,
         )
         self._metric_tables = MetricTables(self.failures)
         self._cudagraphs = CudaGraphs(self.failures)
@@ -167,7 +150,7 @@ class Session:
         ]
         if self._device is not None:
             self._observers.append(("device time", self._device))
-        self._observers.append(("snapshots", self._snapshots))
+        self._observers.append(("snapshots", self._live.snapshots))
         self._post_compile_patched = False
         self._begun = False
         self.reset()
@@ -215,12 +198,21 @@ class Session:
         with _no_garbage_collection():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             report.run.status = INTERRUPTED if self._hooks.interrupted else ENDED
-            if _has_content(report):
+            if has_content(report):
                 self._deliver(report)
-            elif self._saver is not None:
-                self._saver.discard()
+            else:
+                self._live.discard()
             with self.failures.guard("the other ranks' reports"):
                 self._gather(report)
+
+    def _all_graphs(self) -> list[ObservedGraph]:
+        with self._lock:
+            return list(self._graphs)
+
+    def _compilations(self) -> tuple[Hashable, ...]:
+        """Differs where one has begun or ended since."""
+        log = self.compile_log
+        return log.totals.count, *(one.since_at for one in log.live.compiling())
 
     def _gather(self, report: Report) -> None:
         if self._show_ranks is None:
@@ -229,60 +221,15 @@ class Session:
         if run is not None:
             self._show_ranks(run)
 
-    # --- While it runs ----------------------------------------------------------------------------
-
     def _answer(self, asked: Asked) -> tuple[int, Callable[[], None]]:
         """For a signal: what is to be done on a thread of ours."""
 
         def answer() -> None:
             with self.failures.guard("an answer to a signal"):
                 asked.tell(self.report())
-            self._snapshots.soon()
+            self._live.snapshots.soon()
 
         return asked.signal, answer
-
-    def _change(self) -> Hashable:
-        """Differs from an earlier one where a report would."""
-        log = self.compile_log
-        seen = self.ops.change()
-        if seen is None:
-            with self._lock:
-                calls = [graph.calls.value + graph.backward_calls.value for graph in self._graphs]
-            seen = (sum(calls),)
-        compiling = [one.since_at for one in log.live.compiling()]
-        # What is neither compiled nor in ops is the program's Python.
-        return *seen, len(self._graphs), log.totals.count, *compiling, self._busy.turns()
-
-    def _save_snapshot(self) -> bool:
-        """Whether it is where it belongs."""
-        assert self._saver is not None
-        report = self._live_report()
-        if not _has_content(report) and not report.compiling:
-            return True
-        lost = self._saver.save(report, self._snapshots.go_on)
-        for text in lost:
-            self.failures.say(notes.LOST, text)
-        return not lost
-
-    def _live_report(self) -> Report:
-        """For a file: it waits for nothing, changes nothing, and costs little."""
-        pacer = Pacer()
-
-        def pause() -> None:
-            self._snapshots.go_on()
-            pacer.pause()
-
-        with self.failures.guard("captured ops"):
-            self.ops.count_graphs(0.0, pause)
-        self._kept.listed = listed = self._listing_budget.allows()
-        start_s = time.thread_time()
-        observed = None
-        with self.failures.guard("ops"):
-            observed = self.ops.read(listed, LONG_GAP_S)
-        report = self._assemble(observed, self._kept)
-        if listed:
-            self._listing_budget.spent(time.thread_time() - start_s)
-        return report
 
     # --- Compilation ----------------------------------------------------------------------------
 
@@ -395,8 +342,7 @@ class Session:
     def observed_graphs(self) -> list[ObservedGraph]:
         with self.failures.guard("captured ops"):
             self.ops.count_graphs()
-        with self._lock:
-            return list(self._graphs)
+        return self._all_graphs()
 
     def report(self) -> Report:
         """Everything observed so far, as plain data that later events don't change."""
@@ -420,8 +366,7 @@ class Session:
             observed = self.ops.read()
         if self._device is not None and _in_main_thread():  # where its windows open
             self._device.close()
-        with self._lock:
-            graphs = list(self._graphs)
+        graphs = self._all_graphs()
         codes = [code for graph in graphs for code in graph.code]
         unread = self._reader.finish(codes, parsing_limit_s)
         if unread and self._wants_kernels:
@@ -438,8 +383,7 @@ class Session:
         with self.failures.guard("CUDA graphs"):
             cudagraphs = self._cudagraphs.report()
         with self._lock:
-            graphs = list(self._graphs)
-            devices = list(self._devices)
+            graphs, devices = list(self._graphs), list(self._devices)
         report = assemble(
             graphs=graphs,
             log=self.compile_log,
@@ -465,10 +409,6 @@ class Session:
         with self.failures.guard("cells of the notebook"):
             name_cells(report)
         return report
-
-
-def _has_content(report: Report) -> bool:
-    return bool(report.graphs or report.breaks or is_worth_a_report(report.compiled))
 
 
 def _in_main_thread() -> bool:

@@ -29,7 +29,7 @@ from instrumented_backend.records.gaps import GapLineRecord, GapRecord
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
 from instrumented_backend.records.lines import FileRecord, LineRecord
-from instrumented_backend.records.next_steps import NextStep, TrialRecord
+from instrumented_backend.records.next_steps import NextStep
 from instrumented_backend.records.notes import Note, Noted
 from instrumented_backend.records.ops import (
     CapturedRecord,
@@ -84,7 +84,6 @@ __all__ = [
     "RunSection",
     "SkippedRecord",
     "SummarySection",
-    "TrialRecord",
     "find_reports",
     "read_rank",
     "read_report",

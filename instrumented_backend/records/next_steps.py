@@ -1,4 +1,4 @@
-"""What to do next, what it can win at most, and what a trial of it has won."""
+"""What to do next, and what it can win at most."""
 
 from dataclasses import dataclass, field
 
@@ -20,26 +20,3 @@ class NextStep:
     known: str
     seen_s: float = 0.0
     parts_s: dict[str, float] = field(default_factory=dict)  # what the bound is the sum of
-
-
-@dataclass
-class TrialRecord:
-    """A change that was tried: the bound that was told, and the gain that was measured."""
-
-    code: str  # of the step
-    change: str  # what was changed, in words
-    where: str | None
-    bound_s: float | None  # as told before
-    bound_pct: float | None
-    gain_s: float | None = None  # of the wall time of the run as it was; None: not measured
-    gain_spread_s: float | None = None  # to either side, two standard errors
-    gain_pct: float | None = None
-    runs: int = 0  # of each of both
-    note: str | None = None  # why nothing was measured
-
-    @property
-    def within_bound(self) -> bool | None:
-        """None where either is unknown; a gain within its spread of the bound is within it."""
-        if self.gain_s is None or self.bound_s is None:
-            return None
-        return self.gain_s - (self.gain_spread_s or 0.0) <= self.bound_s

@@ -16,7 +16,7 @@ from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.lines import FileRecord, LineRecord
-from instrumented_backend.records.next_steps import NextStep, TrialRecord
+from instrumented_backend.records.next_steps import NextStep
 from instrumented_backend.records.notes import Noted
 from instrumented_backend.records.ops import OpsRecord
 from instrumented_backend.records.version import SCHEMA_VERSION
@@ -84,7 +84,6 @@ class Report(Noted):
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
     next_steps: list[NextStep] = field(default_factory=list)  # set when the report is delivered
-    trials: list[TrialRecord] = field(default_factory=list)
     compiling: list[Compiling] = field(default_factory=list)
     collectives: list[CollectiveGap] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION

@@ -62,25 +62,19 @@ def _ledger(report: Report) -> list[TableRow]:
 
 
 def _next(report: Report) -> list[TableRow]:
-    told = {(trial.code, trial.where): trial for trial in report.trials}
-    rows: list[TableRow] = []
-    for step in next_steps(report):
-        trial = told.get((step.code, step.where))
-        rows.append(
-            {
-                "at_most_s": step.bound_s,
-                "of_run_pct": step.bound_pct,
-                "seen_s": step.seen_s,
-                "known": step.known,
-                "what": step.text,
-                "where": step.where,
-                "code": step.code,
-                "made_of": _flat({name: f"{took:.3f} s" for name, took in step.parts_s.items()}),
-                "gained_s": trial.gain_s if trial else None,
-                "gained_spread_s": trial.gain_spread_s if trial else None,
-            }
-        )
-    return rows
+    return [
+        {
+            "at_most_s": step.bound_s,
+            "of_run_pct": step.bound_pct,
+            "seen_s": step.seen_s,
+            "known": step.known,
+            "what": step.text,
+            "where": step.where,
+            "code": step.code,
+            "made_of": _flat({name: f"{took:.3f} s" for name, took in step.parts_s.items()}),
+        }
+        for step in next_steps(report)
+    ]
 
 
 def _compiled(report: Report) -> list[TableRow]:

@@ -9,12 +9,19 @@ from importlib import resources
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from instrumented_backend.records import BreakRecord, KernelRecord, RecompileRecord, Report
+from instrumented_backend.records import (
+    BreakRecord,
+    KernelRecord,
+    NextStep,
+    RecompileRecord,
+    Report,
+)
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.units import duration, percent, seconds, size
-from instrumented_backend.views.advice import next_steps, remarks
+from instrumented_backend.views.advice import remarks
 from instrumented_backend.views.names import Names
+from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
@@ -33,8 +40,16 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_REPORTS = 16  # drawn in full
+_TOLD_IN = {
+    "break": "breaks",
+    "recompile": "recompiles",
+    "optimizer": "missing",
+    "loss": "missing",
+    "eager": "missing",
+    "cold-caches": "caches",
+    "not-compiled": "graphs",
+}
 TOLD_APART = ("graphs", "compiled", "missing", "caches", "compile", "counters")
-_STEPS = ("breaks", "recompiles", "missing", "compile", "caches", "ledger")
 
 
 def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool = False) -> str:
@@ -138,7 +153,7 @@ class Drawn:
     heading: str
     verdict: str
     loud: list[str]
-    steps: list[tuple[str, str]]  # the section's name, and what to do
+    steps: list[tuple[str, str, str]]  # the section, the bound, the words
     bars: list[Bar]
     files: list[ShownFile]
     compilations: list[Bar]
@@ -301,22 +316,23 @@ def _verdict(report: Report) -> str:
     )
 
 
-def _steps(report: Report) -> list[tuple[str, str]]:
-    """What to do, from what costs most on."""
-    cost_us = {
-        "breaks": sum(record.eager_time_us or 0.0 for record in report.breaks),
-        "recompiles": 1e6 * sum(record.compile_s for record in report.recompiles),
-        "missing": sum(record.time_us for record in report.ops.missing),
-        "compile": 1e6 * report.compile.total_s,
-    }
-    has_rows = {
-        "breaks": report.breaks,
-        "recompiles": report.recompiles,
-        "missing": report.ops.missing,
-    }
-    names = [name for name in _STEPS if has_rows.get(name, True)]
-    names.sort(key=lambda name: -cost_us.get(name, 0.0))
-    return [(name, step) for name in names for step in next_steps(report, name)]
+def _steps(report: Report) -> list[tuple[str, str, str]]:
+    """What to do, from what costs most on: the section that tells more, the bound, the words."""
+    return [
+        (_TOLD_IN.get(step.code, "ledger"), _bound(step), _words(step))
+        for step in next_steps(report)
+    ]
+
+
+def _bound(step: NextStep) -> str:
+    return f"{at_most(step)}, which only a trial can tell" if step.known == TRIAL else at_most(step)
+
+
+def _words(step: NextStep) -> str:
+    if step.where is None:
+        return step.text
+    file, _, line = step.where.rpartition(":")
+    return f"{short_path(file, int(line))}: {step.text}"
 
 
 # --- Several ------------------------------------------------------------------------------------

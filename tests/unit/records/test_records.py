@@ -47,7 +47,7 @@ def test_the_sections_of_the_contract() -> None:
         "note_codes",
         "compiled",
         "next_steps",
-        "trials",
+        "collectives",
         "lines",
         "files",
         "compiling",

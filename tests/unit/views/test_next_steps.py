@@ -21,11 +21,9 @@ from instrumented_backend.records import (
     RecompileRecord,
     Report,
     SkippedRecord,
-    TrialRecord,
     notes,
 )
 from instrumented_backend.views.next_steps import TRIAL, next_steps
-from instrumented_backend.views.tables import TABLES
 from instrumented_backend.views.text import render
 
 S = 1e6  # µs
@@ -350,26 +348,3 @@ def test_trials_come_last_and_not_into_the_summary() -> None:
     assert told(made).startswith("INSTRUMENTED_TABLES=")
     made.graphs[0].config = {"max_autotune": "True"}
     assert next_steps(made) == []
-
-
-# --- Side by side --------------------------------------------------------------------------------
-
-
-def test_bounds_and_gains_stand_side_by_side() -> None:
-    made = report(data=40.0)
-    made.trials = [TrialRecord("data", "num_workers=4", None, 40.0, 40.0, 31.5, 2.0, 31.5, 5)]
-    (row,) = TABLES["next"].rows(made)
-    assert (row["at_most_s"], row["gained_s"], row["gained_spread_s"]) == (40.0, 31.5, 2.0)
-    again = Report.from_json(made.to_json())
-    assert again.trials == made.trials and again.trials[0].within_bound
-
-
-@pytest.mark.parametrize(
-    ("bound_s", "gain_s", "spread_s", "within"),
-    [(2.0, 1.9, 0.1, True), (2.0, 2.1, 0.2, True), (2.0, 2.5, 0.2, False), (2.0, None, None, None)],
-)
-def test_a_gain_and_its_bound(
-    bound_s: float, gain_s: float | None, spread_s: float | None, within: bool | None
-) -> None:
-    trial = TrialRecord("data", "it", None, bound_s, None, gain_s, spread_s)
-    assert trial.within_bound is within
