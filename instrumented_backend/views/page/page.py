@@ -319,7 +319,7 @@ def _verdict(report: Report) -> str:
 def _steps(report: Report) -> list[tuple[str, str, str]]:
     """What to do, from what costs most on: the section that tells more, the bound, the words."""
     return [
-        (_TOLD_IN.get(step.code, "ledger"), _bound(step), _words(step))
+        (_TOLD_IN.get(step.code, "ledger"), _bound(step), _change(step))
         for step in next_steps(report)
     ]
 
@@ -328,7 +328,7 @@ def _bound(step: NextStep) -> str:
     return f"{at_most(step)}, which only a trial can tell" if step.known == TRIAL else at_most(step)
 
 
-def _words(step: NextStep) -> str:
+def _change(step: NextStep) -> str:
     if step.where is None:
         return step.text
     file, _, line = step.where.rpartition(":")
