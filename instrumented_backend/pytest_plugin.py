@@ -133,11 +133,11 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
         _budget(item)
         item.stash[_undo] = _adopt()
         # The test is to see what it compiles, whatever was compiled in this process before it.
-        import torch._dynamo
+        import torch
 
         import instrumented_backend
 
-        torch._dynamo.reset()
+        torch.compiler.reset()
         instrumented_backend.reset()
     return (yield)
 

@@ -38,6 +38,7 @@ from instrumented_backend.views.words import count, phase, short_path, wrap
 
 PREFIX = "instrumented: "
 MAX_ROWS = 100
+_NUMBERED = frozenset({"compiled", "graph", "line", "pid", "rank"})  # names that are numbers
 WORTH_NAMING_PCT = 1.0  # of op time, or of wall time
 MAX_LINES = 3  # of breaks and skipped functions in the summary
 
@@ -293,7 +294,8 @@ def cell_text(table: Table, row: TableRow, column: str) -> str:
         if column.endswith(suffix):
             return f"{value:,.{digits}f}"
     spread = row.get(f"{column}_spread")
-    number = whole(value) if type(value) is int else str(value)
+    counted = type(value) is int and column not in _NUMBERED
+    number = whole(value) if counted else str(value)
     return with_spread(number, spread if isinstance(spread, float) else None)
 
 

@@ -34,6 +34,7 @@ def path(*folders: Path) -> str:
     return os.pathsep.join([*map(str, folders), os.environ.get("PYTHONPATH", "")])
 
 
+@pytest.mark.full
 def test_a_program_and_its_children(run_program: RunProgram, installed: Path) -> None:
     done = run_program(
         """
@@ -87,6 +88,7 @@ def test_a_broken_installation(
         assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.full
 def test_a_backend_that_cannot_be_imported(run_forked: RunProgram) -> None:
     done = run_forked(
         """

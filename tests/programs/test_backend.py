@@ -27,6 +27,7 @@ def test_the_name_of_a_region_reaches_the_report(fresh: None) -> None:
     assert graph.name == "mine"
 
 
+@pytest.mark.full
 def test_by_name_without_an_import(run_program: RunProgram) -> None:
     done = run_program("""
         import torch
@@ -170,6 +171,7 @@ def test_freezing(fresh: None) -> None:
     assert graph.calls == 1 and graph.code
 
 
+@pytest.mark.full
 def test_compiled_autograd(fresh: None) -> None:
     def gradients(backend: str) -> torch.Tensor:
         torch._dynamo.reset()
@@ -222,6 +224,7 @@ def test_aot_compile(run_forked: RunProgram, tmp_path: Any) -> None:
     assert graph["calls"] == 3
 
 
+@pytest.mark.full
 def test_ddp_optimizer_calls_on_fake_tensors_are_not_counted(run_forked: RunProgram) -> None:
     done = run_forked("""
         import torch, torch.distributed as dist

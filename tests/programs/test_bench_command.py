@@ -355,6 +355,7 @@ def test_a_module_that_cannot_be_loaded(cache: Path, tmp_path: Path) -> None:
     assert {record.error for record in run.kernels} == {"RuntimeError: too old"}
 
 
+@pytest.mark.full
 def test_nothing_timed_is_a_failure(tmp_path: Path) -> None:
     path = put(tmp_path, "graph.py", graph_module("", "return args"))  # it imports nothing
     done = run(*TOOL, str(path))

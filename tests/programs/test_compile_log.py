@@ -178,6 +178,7 @@ def test_every_compilation_has_its_time(fresh: None) -> None:
     assert report.compile.backward_s == backward.total_s
 
 
+@pytest.mark.full
 def test_nothing_but_our_events_is_rendered(run_forked: RunProgram) -> None:
     """Rendering every event would cost 3 to 10 % of a warm compile."""
     done = run_forked("""

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from asked import SETUP, first_line, line_of, only
 from programs import RunProgram
 
@@ -88,6 +89,7 @@ Model()(x)
     assert f"program0.py:{other['line']}" in done.stderr and "container.py" not in done.stderr
 
 
+@pytest.mark.full
 def test_a_recompilation_of_one_module(run_forked: RunProgram) -> None:
     done = run_forked(f"""{MODEL}
 model = torch.compile(nn.Sequential(nn.Linear(4, 4)), backend="instrumented")
@@ -195,6 +197,7 @@ block(x), ema(x), ema(x)
     assert ema["call"] == "copy.deepcopy(block)" and ema["line"] == line_of(program, "copied")
 
 
+@pytest.mark.full
 def test_a_child_compiles_what_its_parent_asked_for(run_forked: RunProgram) -> None:
     done = run_forked(f"""{SETUP}
 import os
@@ -230,6 +233,7 @@ for thread in threads: thread.join()
     assert (record["calls"], record["graph_calls"], record["eager_calls"]) == (2001, 2001, 0)
 
 
+@pytest.mark.full
 def test_what_the_program_sees_is_torchs(run_forked: RunProgram) -> None:
     """Types, attributes, pickles and copies are those without us."""
     seen = """

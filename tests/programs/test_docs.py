@@ -11,7 +11,7 @@ WITH_OUTPUTS = {
 }
 
 
-@pytest.mark.parametrize("name", full_but(WITH_OUTPUTS, "README", "why"))
+@pytest.mark.parametrize("name", full_but(WITH_OUTPUTS, "README"))
 def test_outputs(name: str, tmp_path: Path) -> None:
     """`python docs/outputs.py` writes them anew."""
     for block, now in printed(blocks_of(WITH_OUTPUTS[name]), tmp_path):

@@ -197,7 +197,7 @@ def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache
     env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache), "INSTRUMENTED_LOG": "info"}
     for _ in ("cold", "warm"):
         done = run_forked(program, env=env)
-        lines = [line for line in done.stderr.splitlines() if "INFO" in line]
+        lines = [line for line in done.stderr.splitlines() if "INFO: cpp_fused" in line]
         assert len(lines) == 1
         assert lines[0].startswith(
             "instrumented: INFO: cpp_fused_add_sin_sum_0: reduction, 1 loads"

@@ -259,6 +259,7 @@ def test_a_library_whose_function_ran_eagerly(run_forked: RunProgram) -> None:
     assert record["line"] == 1
 
 
+@pytest.mark.full
 def test_a_child_that_imports_the_same_modules(run_program: RunProgram) -> None:
     done = run_program(
         """

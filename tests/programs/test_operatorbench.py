@@ -27,6 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run(tmp_path_factory.mktemp("operatorbench"), *options)
 
 
+@pytest.mark.full
 def test_every_operator_has_a_row_or_a_reason(whole: Ran) -> None:
     assert whole.code == 1, whole.err  # one sample of mm is wrong
     data = whole.data
@@ -46,6 +47,7 @@ def test_every_operator_has_a_row_or_a_reason(whole: Ran) -> None:
     }
 
 
+@pytest.mark.full
 def test_the_lines_on_stdout(whole: Ran) -> None:
     lines = whole.out.splitlines()
     place = lines.index("aten.add.Tensor: 2 of 2 samples timed")
@@ -59,6 +61,7 @@ def test_the_lines_on_stdout(whole: Ran) -> None:
     assert whole.err == ""
 
 
+@pytest.mark.full
 def test_what_is_kept_of_a_sample(whole: Ran) -> None:
     samples = {(item["operator"], item["sample"]): item for item in whole.data["samples"]}
     most_frequent = samples["aten.add.Tensor", 0]
@@ -78,6 +81,7 @@ def test_what_is_kept_of_a_sample(whole: Ran) -> None:
     assert samples["aten.mul_.Tensor", 0]["accuracy"]["inductor"] == "ok"
 
 
+@pytest.mark.full
 def test_files(whole: Ran) -> None:
     timings = whole.one("timings_inputs_allfloat32.txt").read_text().splitlines()
     assert [line.partition(":")[0] for line in timings] == [

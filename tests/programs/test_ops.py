@@ -147,7 +147,10 @@ TRAINING = """
 """
 
 
-@pytest.mark.parametrize("lazy", [True, False], ids=["cold", "warm"])
+@pytest.mark.parametrize(
+    "lazy",
+    [pytest.param(True, marks=pytest.mark.full, id="cold"), pytest.param(False, id="warm")],
+)
 def test_training(run_forked: RunProgram, lazy: bool) -> None:
     """The compiler's own ops, in a lazily compiled backward for one, are not the program's."""
     env = {"INSTRUMENTED_OPS": "always"}

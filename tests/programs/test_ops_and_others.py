@@ -229,6 +229,7 @@ def test_graphs_inside_a_graphs_operator(run_forked: RunProgram) -> None:
     assert (ops["status"], ops["observed_pct"], ops["note"]) == ("exact", 100, None)
 
 
+@pytest.mark.full
 def test_ctrl_c_while_ops_are_sampled_is_the_programs(run_program: RunProgram) -> None:
     """It comes while an op computes, and Python sees it in our callback, where it would be lost."""
     program = """

@@ -114,6 +114,7 @@ def test_run_ends_as_python_does(run_program: RunProgram, ending: str) -> None:
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
 
 
+@pytest.mark.full
 def test_run_a_module(run_program: RunProgram, tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()
@@ -154,6 +155,7 @@ def test_run_with_spawned_workers(run_program: RunProgram) -> None:
     assert ours.stdout == theirs.stdout == "[0, 1, 4, 9]\n"
 
 
+@pytest.mark.full
 def test_run_a_program_that_asks_for_reports_before_it_has_dynamo(run_program: RunProgram) -> None:
     """Our own backend is then the first to import Dynamo, which is when Inductor is replaced."""
     done = run_program(
@@ -363,6 +365,7 @@ def test_one_summary_for_a_tree(tmp_path: Path) -> None:
     assert "instrumented: 1 graph, 3 calls" in done.stderr
 
 
+@pytest.mark.full
 def test_torchs_autoload_may_be_off(tmp_path: Path) -> None:
     (tmp_path / "compiles.py").write_text(COMPILES)
     (tmp_path / "sitecustomize.py").write_text("print('their own')")

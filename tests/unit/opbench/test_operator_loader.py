@@ -94,6 +94,7 @@ def test_shipped_logs_are_small_and_say_how_they_were_made() -> None:
     assert all(f"{path.parent.name}/{path.name}" in commands for path in logs)
 
 
+@pytest.mark.full
 def test_shipped_inputs_can_be_called() -> None:
     """On fake tensors: each shipped sample is one that its operator takes, at two dtypes."""
     logs = [load_folder(INPUTS_FOLDER / suite) for suite in ("timm", "huggingface", "torchbench")]

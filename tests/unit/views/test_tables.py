@@ -79,3 +79,10 @@ def test_what_is_sampled_is_not_called_exact() -> None:
     report.ops.missing[0].count_spread = 1.0
     line = render(report, ("summary",), 200).splitlines()[2]
     assert line.endswith("exact, the whole run observed; sampled: which line an op was on")
+
+
+def test_numbers_that_are_names_have_no_separators() -> None:
+    report = report_with_a_slow_call()
+    report.graphs[0].graph = 1234
+    (row,) = [line for line in render(report, ("graphs",), 300).splitlines() if "1,001" in line]
+    assert "1234" in row.split() and "1,234" not in row

@@ -320,7 +320,7 @@ def test_lines_share_an_ops_count_by_weight() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", full_but(PROGRAMS, "constant", "two_positions_in_a_loop", "phases_in_one_octave")
+    "name", full_but(PROGRAMS, "two_positions_in_a_loop", "phases_in_one_octave")
 )
 def test_the_truth_is_in_the_spread(name: str) -> None:
     """In 19 of 20 runs at least, and in the middle of it on average."""
