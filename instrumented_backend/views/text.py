@@ -294,8 +294,8 @@ def cell_text(table: Table, row: TableRow, column: str) -> str:
         if column.endswith(suffix):
             return f"{value:,.{digits}f}"
     spread = row.get(f"{column}_spread")
-    counted = type(value) is int and column not in _NUMBERED
-    number = whole(value) if counted else str(value)
+    counts = isinstance(value, int) and not isinstance(value, bool) and column not in _NUMBERED
+    number = whole(int(value)) if counts else str(value)
     return with_spread(number, spread if isinstance(spread, float) else None)
 
 
