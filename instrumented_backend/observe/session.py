@@ -384,6 +384,7 @@ class Session:
             cudagraphs = self._cudagraphs.report()
         with self._lock:
             graphs, devices = list(self._graphs), list(self._devices)
+        remarks = self.failures.notes
         report = assemble(
             graphs=graphs,
             log=self.compile_log,
@@ -394,7 +395,7 @@ class Session:
             outside=self.ledger.outside,
             devices=devices,
             started=self._started,
-            remarks=self.failures.notes,
+            remarks=remarks,
             status=RUNNING,
             guard=self.failures.guard,
             kept=kept,
@@ -408,6 +409,7 @@ class Session:
             )
         with self.failures.guard("cells of the notebook"):
             name_cells(report)
+        report.add_notes(*(note for note in self.failures.notes if note not in remarks))
         return report
 
 

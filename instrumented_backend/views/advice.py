@@ -125,7 +125,8 @@ def _after_breaks(report: Report) -> list[str]:
     theirs = [record for record in report.breaks if record.whose is None]  # who reads this
     placed = [record for record in theirs if record.file is not None]
     unseen = placed and all(record.eager_ops is None for record in placed)
-    worst = next(iter(placed or theirs), None)
+    at_limit = [record for record in theirs if record.is_recompile_limit]
+    worst = next(iter(placed or at_limit), None)
     steps = []
     if worst is None:
         return []

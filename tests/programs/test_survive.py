@@ -87,6 +87,7 @@ def test_what_is_being_compiled_is_in_the_file(run_forked: RunProgram) -> None:
         PROGRAM
         + """
     import torch._inductor.compile_fx as inner
+    torch._inductor.config.force_disable_caches = True  # or nothing would be compiled
     known = []
     def slow(gm, inputs, **kwargs):
         wait(lambda found: found["compiling"])
