@@ -29,7 +29,7 @@ def graph(number: int) -> dict[str, Any]:
         "graph": number,
         "compile_id": f"{number}/0",
         "function": "forward",
-        "file": f"/work/model/layer{number}.py",
+        "file": f"/src/model/layer{number}.py",
         "line": 40,
         "ops": 60,
         "calls": 5_000,
@@ -57,7 +57,7 @@ def kernel(name: str, number: int) -> dict[str, Any]:
         "arg_shapes": {name: [8, 2048, 4096] for name in arguments},
         "aten_ops": ["aten.add", "aten.mul", "aten.silu", "aten.view"],
         "fx_nodes": [f"node_{i}" for i in range(30)],
-        "source_lines": [f"/work/model/layer{number}.py:{40 + i}" for i in range(12)],
+        "source_lines": [f"/src/model/layer{number}.py:{40 + i}" for i in range(12)],
         "notes": ["estimated from the kernel's index expressions"],
         "note_codes": ["bytes-estimated"],
     }
@@ -68,7 +68,7 @@ def compilation(number: int, again: int, start_at: float) -> dict[str, Any]:
         "compile_id": f"{number}/{again}",
         "direction": "forward",
         "function": "forward",
-        "file": f"/work/model/layer{number}.py",
+        "file": f"/src/model/layer{number}.py",
         "line": 40,
         "outcome": "compiled",
         "graphs": [number],
@@ -87,7 +87,7 @@ def report(rank: int) -> dict[str, Any]:
         compilations.append(compilation(0, 1, START_AT + 600))
     ops: dict[str, Any] = {
         "op": "aten::_foreach_add_",
-        "file": "/work/train.py",
+        "file": "/src/train.py",
         "line": 80,
         "function": "train",
         "count": 5_000,

@@ -68,7 +68,7 @@ class Terminal:
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         try:
             self._take()
-        except BaseException:
+        except BaseException:  # Ctrl-C too: the terminal is put back, whatever it was
             self.__exit__()
             raise
         return self

@@ -283,7 +283,7 @@ def test_reports_from_other_threads_while_it_compiles(run_forked: RunProgram) ->
                 calls = found.summary.graph_calls
                 assert calls >= last and sum(g.calls for g in found.graphs) == calls
                 last = calls
-            except Exception as error:
+            except Exception as error:  # any: it is printed, and the test looks
                 wrong.append(repr(error))
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads: thread.start()

@@ -12,7 +12,7 @@ from instrumented_backend.records.rank_reports import (
     RankReport,
 )
 
-FILE = "/work/train.py"
+FILE = "/src/train.py"
 
 
 def compilation(

@@ -15,7 +15,7 @@ def recompiled(rank: int, world: int = 2) -> RankReport:
         compile_id="0/1",
         call=20,
         guard="size of x in dimension 0: 4 → 5",
-        guard_file="/work/train.py",
+        guard_file="/src/train.py",
         guard_line=6,
     )
     gaps = (gap(7, 7.0, 6.5),)
@@ -32,8 +32,8 @@ def test_what_is_told_of_a_recompile_on_one_rank() -> None:
     text = words(Run("SLURM_JOB_ID=17", [rank_report(0, compilation(0.0)), recompiled(1)]))
     assert text.startswith("instrumented: 2 ranks of SLURM_JOB_ID=17 rank graphs")
     assert (
-        "ranks first differ: rank 1 recompiled step (/work/train.py:5) in call 20, rank 0 did not; "
-        "guard: size of x in dimension 0: 4 → 5, at /work/train.py:6; it took 3.00 s, for which "
+        "ranks first differ: rank 1 recompiled step (/src/train.py:5) in call 20, rank 0 did not; "
+        "guard: size of x in dimension 0: 4 → 5, at /src/train.py:6; it took 3.00 s, for which "
         "rank 0 waited 3.00 s at most"
     ) in text
     assert "missing" not in text
@@ -101,7 +101,7 @@ def test_caches_and_graphs_that_differ() -> None:
     assert "on 2 hosts" in text
     assert "caches: cold on rank 1 (b), warm on rank 0: compiled in 8.00 s against 1.00 s" in text
     assert (
-        "different graphs for step (/work/train.py:5): rank 0: 1 graph of 3 ops, 1 kernel; "
+        "different graphs for step (/src/train.py:5): rank 0: 1 graph of 3 ops, 1 kernel; "
         "rank 1: 1 graph of 5 ops, 1 kernel"
     ) in text
 
