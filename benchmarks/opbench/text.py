@@ -180,6 +180,5 @@ def _count(number: int, noun: str) -> str:
 
 
 def _wrap(text: str, indent: str = "") -> list[str]:
-    return textwrap.wrap(
-        text, WIDTH, initial_indent=indent, subsequent_indent=indent + ("  " if indent else "")
-    )
+    """The rest of a line is indented, so that it cannot be taken for another line."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=f"{indent}  ")
