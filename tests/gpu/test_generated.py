@@ -48,7 +48,12 @@ def test_triton_kernels_on_cuda(run_program: RunProgram, tmp_path: Path) -> None
             assert kernel["bytes_source"] == "inductor", kernel
             assert kernel["total_bytes"] == theirs[kernel["kernel_name"]]
             assert kernel["source_lines"] and kernel["aten_ops"]
-    assert json.dumps(cold.report["kernels"]) == json.dumps(warm.report["kernels"])
+    # Of two files that are the same program.
+    first, second = (
+        re.sub(r"program\d+\.py", "program.py", json.dumps(done.report["kernels"]))
+        for done in (cold, warm)
+    )
+    assert first == second
 
 
 def test_gpt2_has_one_record_for_each_kernel(run_program: RunProgram, cold_cache: Path) -> None:
