@@ -18,12 +18,7 @@ PROGRAM = """
         def forward(x):
             return x.tan() + 1
     x = torch.ones(2)
-    given = [
-        coroutine,
-        torch.jit.trace(Model(), x),
-        torch.export.export(Model(), (x,)).module(),
-        Static(),
-    ]
+    given = [GIVEN]
     for calls, what in enumerate(given, 1):
         compiled = torch.compile(what, backend="instrumented")
         for _ in range(calls):
@@ -34,16 +29,26 @@ PROGRAM = """
 """
 
 
-def test_each_is_noted_with_its_calls(run_program: RunProgram) -> None:
+# Not all in one program: beside an exported program, a coroutine that was compiled with plain
+# Inductor ends torch 2.14.1 with a segmentation fault, after the program's last line.
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("coroutine", "torch.jit.trace(Model(), x)", "Static()"),
+        ("Static()", "torch.export.export(Model(), (x,)).module()"),
+    ],
+    ids=["coroutine", "exported"],
+)
+def test_each_is_noted_with_its_calls(run_program: RunProgram, given: tuple[str, ...]) -> None:
     """What of it torch compiles differs by version; what is said goes by its graphs."""
-    done = run_program(PROGRAM, timeout=600)
+    done = run_program(PROGRAM.replace("GIVEN", ", ".join(given)), timeout=600)
     assert "lost" not in done.report["note_codes"], done.report["notes"]
     records = done.report["compiled"]
-    assert [record["calls"] for record in records] == [1, 2, 3, 4]
+    assert [record["calls"] for record in records] == list(range(1, len(given) + 1))
     graph_calls = {graph["graph"]: graph["calls"] for graph in done.report["graphs"]}
     for record in records:
         ran = sum(graph_calls[graph] for graph in record["graphs"])
         assert record["graph_calls"] == ran
         assert (record["outcome"] == "compiled") == (ran > 0)
         assert ran > 0 or record["reason"]
-    assert records[-1]["outcome"] == records[2]["outcome"] == "compiled"
+    assert records[-1]["outcome"] == "compiled"

@@ -295,7 +295,8 @@ def test_run_pytest(run_program: RunProgram) -> None:
         def test_that_fails():
             assert False
     """
-    pytest_ = ("-m", "pytest", "-q", "-pno:cacheprovider", "{script}")
+    alone = ("-c", "/dev/null")  # no settings of the folders above
+    pytest_ = ("-m", "pytest", "-q", "-pno:cacheprovider", *alone, "{script}")
     done = run_program(source, command=(*RUN, *pytest_), check=False, timeout=600)
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
     assert "1 failed, 1 passed" in done.stdout

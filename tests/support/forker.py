@@ -5,6 +5,7 @@ process's id, and its exit code as ``subprocess`` has it. The forked process goe
 interpreter of its own: the program ends as any other, through threads, ``atexit`` and all.
 """
 
+import gc
 import itertools
 import json
 import os
@@ -38,6 +39,8 @@ def serve() -> str | None:
     """Fork for each request; returns the script in the forked process, None in this one."""
     assert "instrumented_backend" not in sys.modules
     assert all(t.daemon for t in threading.enumerate() if t is not threading.main_thread())
+    gc.collect()
+    gc.freeze()  # or each child's collections copy all that is shared
     for line in sys.stdin:
         request = json.loads(line)
         pid = os.fork()

@@ -6,7 +6,7 @@ import signal
 # Each of them changes what a child program prints, or what is compiled.
 VARIABLES = (
     *("COLUMNS", "LINES", "PYTHONWARNINGS", "NO_COLOR", "FORCE_COLOR"),
-    *("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS"),  # how much pytest prints
+    *("CI", "BUILD_NUMBER", "PYTEST_ADDOPTS", "PY_COLORS"),  # how pytest prints
     *("RANK", "LOCAL_RANK", "WORLD_SIZE", "TORCH_LOGS", "TORCH_TRACE", "TORCH_COMPILE_DEBUG"),
 )
 PREFIXES = ("INSTRUMENTED_", "TORCHDYNAMO_", "TORCHINDUCTOR_")
