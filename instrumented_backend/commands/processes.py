@@ -2,6 +2,7 @@
 
 import functools
 import os
+import platform
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ def _at(ticks: int) -> float:
 
 def is_alive(run: RunSection) -> bool:
     """Does the process that wrote the report run here, and not another of its number?"""
+    if run.host not in (None, platform.node()):
+        return False
     process = find(run.pid)
     if process is None:
         return False

@@ -66,7 +66,13 @@ def harness(library: Any) -> Iterator[Harness]:
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("training", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize(
+    "training",
+    [
+        pytest.param(True, id="training"),
+        pytest.param(False, id="inference", marks=pytest.mark.full),
+    ],
+)
 @pytest.mark.parametrize("name", full_but(architectures.ALL_ARCHITECTURES, "gpt2"))
 def test_architectures(harness: Harness, name: str, training: bool) -> None:
     """The limits are the issue's: 1 % of the forward's ops, 2 % of the autograd nodes."""

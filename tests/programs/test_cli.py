@@ -185,8 +185,8 @@ def test_show_takes_a_folder(tmp_path: Path) -> None:
     )
 
 
-def test_show_prints_what_the_program_printed(run_program: RunProgram, tmp_path: Path) -> None:
-    done = run_program("""
+def test_show_prints_what_the_program_printed(run_forked: RunProgram, tmp_path: Path) -> None:
+    done = run_forked("""
         import torch
         x = torch.ones(2)
         torch.compile(lambda x: x + 1, backend="instrumented")(x)

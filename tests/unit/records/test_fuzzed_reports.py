@@ -97,7 +97,9 @@ def read_and_draw(text: str, chance: random.Random) -> bool:
     return True
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize(
+    "batch", [0, *(pytest.param(batch, marks=pytest.mark.full) for batch in range(1, BATCHES))]
+)
 def test_damaged_values(originals: list[str], batch: int) -> None:
     """Types flipped, keys dropped, values huge, nesting."""
     read = 0

@@ -1,0 +1,29 @@
+"""Which reports are of processes that run on this machine."""
+
+import os
+import platform
+from datetime import UTC, datetime
+
+import pytest
+
+from instrumented_backend.commands import processes
+from instrumented_backend.records import RunSection
+
+
+def run_of(host: str | None, pid: int | None = None, started: str | None = None) -> RunSection:
+    run = RunSection("2.13.0", "cpu", 0, os.getpid() if pid is None else pid)
+    run.host, run.started = host, started
+    return run
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"), [(platform.node(), True), (None, True), ("another-node", False)]
+)
+def test_a_process_of_another_machine_is_none_of_this_one(host: str | None, expected: bool) -> None:
+    """Its number may be somebody's here; a report of an earlier release has no host."""
+    assert processes.is_alive(run_of(host)) == expected
+
+
+def test_a_later_process_of_the_same_number_did_not_write_it() -> None:
+    assert processes.is_alive(run_of(None, started=datetime.now(UTC).isoformat()))
+    assert not processes.is_alive(run_of(None, started="1999-01-01T00:00:00+00:00"))
