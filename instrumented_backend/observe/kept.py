@@ -1,10 +1,11 @@
 """What one snapshot of the report leaves to the next, so that each costs what is new in it."""
 
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from instrumented_backend.observe.code.generated import GeneratedCode
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.ops.estimate import Estimate, OpSums
 from instrumented_backend.observe.ops.lines import Line
@@ -53,6 +54,7 @@ class Kept:
         self.listed = listed  # does the next snapshot list eager ops anew
         self.left_out = 0  # kernels
         self._made = 0  # records so far
+        self._pairs: list[tuple[ObservedGraph, GraphRecord]] = []
         self._values: dict[str, tuple[Hashable, object]] = {}
 
     @property
@@ -76,6 +78,22 @@ class Kept:
             record.backward_calls = graph.backward_calls.value
         return record
 
+    def known(
+        self, graphs: Iterable[ObservedGraph], make: Callable[[ObservedGraph], GraphRecord]
+    ) -> list[tuple[ObservedGraph, GraphRecord]]:
+        """All graphs with their records. The pairs are kept as well: of ten thousand new ones in
+        each snapshot, Python's collector would begin to look through all that the program has."""
+        pairs = self._pairs
+        count = 0
+        for count, graph in enumerate(graphs, 1):
+            record = self.record(graph, make)
+            if count > len(pairs):
+                pairs.append((graph, record))
+            elif pairs[count - 1][1] is not record:
+                pairs[count - 1] = graph, record
+        del pairs[count:]
+        return pairs
+
     def value(self, name: str, key: Hashable, make: Callable[[], Value]) -> Value:
         """What ``make`` returned the last time, if the key is the same."""
         known = self._values.get(name)
@@ -83,16 +101,11 @@ class Kept:
             known = self._values[name] = key, make()
         return known[1]  # type: ignore[return-value]  # of one name there is one type
 
-    def kernels(self, graphs: Iterable[tuple[ObservedGraph, GraphRecord]]) -> list[KernelRecord]:
+    def kernels(self, graphs: Sequence[tuple[ObservedGraph, GraphRecord]]) -> list[KernelRecord]:
         """Those of the first graphs, made anew where more code has been read."""
-        codes = [(code, record.graph) for graph, record in graphs for code in list(graph.code)]
-        shown, count = [], 0
-        for code, number in codes:
-            if count + len(code.names) > MAX_KERNELS:
-                break
-            count += len(code.names)
-            shown.append((code, number))
-        self.left_out = sum(len(code.names) for code, _ in codes[len(shown) :])
+        shown, self.left_out = self.value(
+            "codes", (self._made, len(graphs)), lambda: _first_codes(graphs)
+        )
         is_timed = any(code.times is not None for code, _ in shown)
         key = self._made, len(shown), sum(code.parsed for code, _ in shown), is_timed and object()
 
@@ -105,3 +118,19 @@ class Kept:
             return kernels
 
         return self.value("kernels", key, make)
+
+
+def _first_codes(
+    graphs: Sequence[tuple[ObservedGraph, GraphRecord]],
+) -> tuple[list[tuple[GeneratedCode, int | None]], int]:
+    """Those with the first kernels, each with its graph's number; and how many others there are."""
+    shown: list[tuple[GeneratedCode, int | None]] = []
+    count = left_out = 0
+    for graph, record in graphs:
+        for code in list(graph.code):
+            if left_out or count + len(code.names) > MAX_KERNELS:
+                left_out += len(code.names)
+            else:
+                count += len(code.names)
+                shown.append((code, record.graph))
+    return shown, left_out

@@ -87,8 +87,8 @@ def assemble(
     if kept is None:
         known = [(graph, _graph_record(graph)) for graph in graphs]
     else:
-        known = [(graph, kept.record(graph, _graph_record)) for graph in graphs]
-    shown = [(graph, record) for graph, record in known if _is_listed(graph, record)]
+        known = kept.known(graphs, _graph_record)
+    shown = [pair for pair in known if _is_listed(*pair)]
     records = [record for _, record in shown]
     found = None
     if observed is None:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,44 +14,73 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
+_ENCODER = msgspec.json.Encoder()
+_AT_ONCE = 100  # items of a list: a tenth of a millisecond, in which no other thread runs
+
+
 def encode(report: "DataclassInstance") -> str:
     """One line for each section, and for each item of a section that is a list.
 
     A figure that is not finite is written as null: JSON has no word for it. A byte of a name that
     is no UTF-8 is written as ``\\udcff``, as Python's own JSON does, and read as the same byte.
     """
-    return "".join(encoded(report))
-
-
-def encoded(report: "DataclassInstance", spaced: bool = True) -> Iterator[str]:
-    """The same piece by piece, none of which takes long; lists in half the time if not spaced."""
-    encode_item = encode_line if spaced else _encode_tight
-    between = "{\n"
+    sections = []
     for name, value in field_values(report).items():
-        yield f'{between} "{name}": '
-        between = ",\n"
         if isinstance(value, list) and value:
-            before = "[\n  "
-            for item in value:
-                yield before + encode_item(item)
-                before = ",\n  "
-            yield "\n ]"
+            text = "[\n  " + ",\n  ".join(map(encode_line, value)) + "\n ]"
         else:
-            yield _section(value)
-    yield "\n}"
+            text = encode_line(_section(value))
+        sections.append(f' "{name}": {text}')
+    return "{\n" + ",\n".join(sections) + "\n}"
 
 
-def _encode_tight(value: Any) -> str:
+def encoded(report: "DataclassInstance") -> Iterator[bytes]:
+    """The same piece by piece, none of which takes long, in a third of the time: lists within
+    sections have lines too, and there are fewer spaces."""
+    yield from _fields(field_values(report))
+
+
+def _fields(values: dict[str, Any]) -> Iterator[bytes]:
+    before = b"{\n"
+    for name, value in values.items():
+        yield before + _tight(name) + b":"
+        before = b",\n"
+        if isinstance(value, list):
+            yield from _items(value)
+        elif isinstance(value, CompileSection):
+            yield from _fields(_section(value))
+        else:
+            yield _tight(value)
+    yield b"}"
+
+
+def _items(values: list[Any]) -> Iterator[bytes]:
+    before = b"[\n"
+    for start in range(0, len(values), _AT_ONCE):
+        yield before + _lines(values[start : start + _AT_ONCE])
+        before = b",\n"
+    yield b"]" if values else b"[]"
+
+
+def _lines(values: Sequence[Any]) -> bytes:
     try:
-        return msgspec.json.encode(value).decode()
+        return _ENCODER.encode_lines(values)[:-1].replace(b"\n", b",\n")
     except UnicodeEncodeError:
-        return encode_line(value)
+        return b",\n".join(map(_tight, values))
 
 
-def _section(value: Any) -> str:
-    if isinstance(value, CompileSection) and not value.cudagraphs.were_tried:
-        return encode_line({**msgspec.to_builtins(value), "cudagraphs": {}})
-    return encode_line(value)
+def _tight(value: Any) -> bytes:
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:
+        return encode_line(value).encode()
+
+
+def _section(value: Any) -> Any:
+    if not isinstance(value, CompileSection):
+        return value
+    tried = value.cudagraphs.were_tried
+    return field_values(value) if tried else {**field_values(value), "cudagraphs": {}}
 
 
 def encode_line(value: Any) -> str:

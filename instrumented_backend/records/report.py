@@ -114,11 +114,11 @@ class Report(Noted):
 
         return encode(self)
 
-    def encoded(self) -> Iterator[str]:
+    def encoded(self) -> Iterator[bytes]:
         """The same piece by piece, with fewer spaces."""
         from instrumented_backend.records.encoding import encoded
 
-        return encoded(self, spaced=False)
+        return encoded(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Report":

@@ -67,7 +67,7 @@ class CurrentFiles:
         for piece in report.encoded():
             go_on()
             pieces.append(piece)
-        content = "".join([*pieces, "\n"]).encode()
+        content = b"".join([*pieces, b"\n"])
         name = f"report.{_suffix(report)}.json"
         lost = []
         for folder in self._folders:

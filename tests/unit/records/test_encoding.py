@@ -1,0 +1,44 @@
+"""The report's file while the program runs is the one at its end, but for spaces."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from sample_report import sample
+
+from instrumented_backend.records import Report
+
+
+def of_pieces(report: Report) -> str:
+    return b"".join(report.encoded()).decode()
+
+
+@pytest.mark.parametrize("graphs", [0, 1, 99, 100, 101, 250])
+@pytest.mark.parametrize("recorded", [0, 1], ids=["no CUDA graphs", "CUDA graphs"])
+def test_the_same_in_pieces(graphs: int, recorded: int) -> None:
+    report = sample()
+    report.graphs = (report.graphs * 250)[:graphs]
+    report.compile.compilations = (report.compile.compilations * 250)[:graphs]
+    report.compile.cudagraphs.recorded = recorded
+    assert json.loads(of_pieces(report)) == json.loads(report.to_json())
+    assert Report.from_json(of_pieces(report)) == Report.from_json(report.to_json())
+
+
+@pytest.mark.parametrize(
+    "name", ["line\u2028end", "next\x85", "new\nline", 'a "quote"', "\udce9.py"]
+)
+def test_names_in_pieces(name: str) -> None:
+    """The last one is a byte that is no UTF-8: only the items beside it are slower for it."""
+    report = sample()
+    report.graphs.append(dataclasses.replace(report.graphs[0], function=name))
+    report.run.command = name
+    read = Report.from_json(of_pieces(report))
+    assert read.graphs[1].function == read.run.command == name
+    assert read == Report.from_json(report.to_json())
+
+
+def test_what_is_not_finite_is_null_in_pieces() -> None:
+    report = sample()
+    report.graphs[0].longest_call_us = math.inf
+    assert json.loads(of_pieces(report))["graphs"][0]["longest_call_us"] is None
