@@ -3,14 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instrumented_backend.records import CompileRecord, DeviceRecord, LedgerSection
-from instrumented_backend.records.compilation import longest_first
+from instrumented_backend.records import DeviceRecord, LedgerSection
 from instrumented_backend.units import duration, percent, seconds
 from instrumented_backend.views.meanings import ledger_words
-from instrumented_backend.views.words import phase
 
 WIDTH = 1000.0  # of a whole bar, in the SVG's own units
-MAX_COMPILATIONS = 60
 
 
 @dataclass
@@ -39,7 +36,7 @@ class Bar:
         return ", ".join(f"{part.label} {part.said}" for part in self.parts)
 
 
-def _bar(
+def bar(
     label: str, values: Sequence[tuple[str, str, str, float]], whole: float, said: str = ""
 ) -> Bar:
     """``values``: kind, label, figure and size of each; ``whole``: the size of a full bar."""
@@ -67,7 +64,7 @@ def ledger_bar(ledger: LedgerSection) -> Bar | None:
         )
         for row, spent in known
     ]
-    return _bar("Wall time of the main thread", values, wall_s, seconds(wall_s))
+    return bar("Wall time of the main thread", values, wall_s, seconds(wall_s))
 
 
 def device_bar(device: DeviceRecord | None) -> Bar | None:
@@ -83,35 +80,4 @@ def device_bar(device: DeviceRecord | None) -> Bar | None:
         )
         if us
     ]
-    return _bar("Kernel time on the GPU, sampled", values, device.kernel_us)
-
-
-def compile_bars(compilations: Sequence[CompileRecord]) -> list[Bar]:
-    """Each compilation's phases, in the order in which they were; of many, the longest."""
-    most = max((record.total_s or 0.0 for record in compilations), default=0.0)
-    longest = sorted(compilations, key=lambda record: -(record.total_s or 0.0))[:MAX_COMPILATIONS]
-    kept = {id(record) for record in longest}
-    bars = []
-    for record in compilations:
-        if id(record) not in kept or not record.total_s:
-            continue
-        values = [
-            (name.removesuffix("_s"), phase(name), seconds(took), took)
-            for name, took in record.phases_s.items()
-            if took
-        ]
-        outcome = "" if record.outcome == "compiled" else f", {record.outcome}"
-        label = f"{record.compile_id} {record.direction}{outcome} · {record.function or '?'}"
-        bar = _bar(label, values, most, seconds(record.total_s))
-        graph = next((graph for graph in record.graphs if graph is not None), None)
-        bar.link = None if graph is None else f"g{graph}"
-        bars.append(bar)
-    return bars
-
-
-def phase_totals(phases: dict[str, float]) -> list[tuple[str, str, str]]:
-    """For the legend: kind, words and seconds, the longest first."""
-    return [
-        (name.removesuffix("_s"), phase(name), seconds(took))
-        for name, took in longest_first(phases)
-    ]
+    return bar("Kernel time on the GPU, sampled", values, device.kernel_us)

@@ -25,15 +25,10 @@ from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
-from instrumented_backend.views.page.charts import (
-    Bar,
-    compile_bars,
-    device_bar,
-    ledger_bar,
-    phase_totals,
-)
+from instrumented_backend.views.page.charts import Bar, device_bar, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
 from instrumented_backend.views.page.texts import KernelTexts
+from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
 from instrumented_backend.views.words import count, short_path
 
 if TYPE_CHECKING:
@@ -156,7 +151,7 @@ class Drawn:
     steps: list[tuple[str, str, str]]  # the section, the bound, the words
     bars: list[Bar]
     files: list[ShownFile]
-    compilations: list[Bar]
+    timeline: Timeline
     phases: list[tuple[str, str, str]]
     tables: dict[str, ShownTable]
     remarks: dict[str, list[str]]
@@ -231,7 +226,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         steps=_steps(report),
         bars=[bar for bar in bars if bar is not None],
         files=files,
-        compilations=compile_bars(report.compile.compilations),
+        timeline=timeline(report),
         phases=phase_totals(report.compile.phases),
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
