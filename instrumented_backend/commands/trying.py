@@ -25,19 +25,13 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
-class _Duration(click.ParamType[float]):
-    """``10m``, ``90s``, ``1.5h`` or plain seconds."""
-
-    name = "TIME"
-
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = re.fullmatch(r"(\d+\.?\d*)([smh]?)", str(value).strip())
-        seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
-        if not 0 < seconds < math.inf:
-            self.fail(f"{value!r} is no time; give 90s, 10m or 1h", param, ctx)
-        return seconds
+def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
+    """Seconds: of ``10m``, ``90s``, ``1.5h``, or a plain number."""
+    found = re.fullmatch(r"(\d+\.?\d*)([smh]?)", value.strip())
+    seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
+    if not 0 < seconds < math.inf:
+        raise click.BadParameter(f"{value!r} is no time; give 90s, 10m or 1h")
+    return seconds
 
 
 class _Command(click.Command):
@@ -69,14 +63,16 @@ class _Command(click.Command):
 )
 @click.option(
     "--budget",
-    type=_Duration(),
+    metavar="TIME",
+    callback=_duration,
     default="10m",
     show_default=True,
     help="No run begins after that.",
 )
 @click.option(
     "--time-limit",
-    type=_Duration(),
+    metavar="TIME",
+    callback=_duration,
     default="5m",
     show_default=True,
     help="A run that takes longer is killed.",
@@ -100,7 +96,7 @@ def command(
     layout: str,
     quote_formulas: bool,
     arguments: tuple[str, ...],
-) -> int:
+) -> None:
     """Run a program with one change at a time, unchanged itself, and tell what each change wins.
 
     The program as it is and each change run in turn, until the differences are clear or the
@@ -142,12 +138,11 @@ def command(
         click.echo(f"instrumented-backend: the program as it is: {error}", err=True)
         if here not in tried.shared:
             click.echo("each run starts in an empty folder; see --share", err=True)
-        return 1
+        sys.exit(1)
     if result.step_s is not None or not result.interrupted:
         echo(TrialView(result), layout, quote_formulas)
     if result.interrupted:
         raise click.Abort
-    return 0
 
 
 def _run(
@@ -187,12 +182,10 @@ def _run(
 
 def _progress(budget_s: float) -> Callable[[str], None]:
     """One line on a terminal, which each run writes anew."""
-    from instrumented_backend.units import elapsed
+    from instrumented_backend.views.trials import progress_text
 
     began = time.monotonic()
-    return lambda what: _say(
-        f"{elapsed(time.monotonic() - began)} of {elapsed(budget_s)} · {what} "
-    )
+    return lambda what: _say(progress_text(time.monotonic() - began, budget_s, what))
 
 
 def _say(line: str) -> None:

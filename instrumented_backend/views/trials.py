@@ -39,6 +39,11 @@ class TrialView:
         return to_json({"schema_version": 1, **dataclasses.asdict(self.run)})
 
 
+def progress_text(took_s: float, budget_s: float, what: str) -> str:
+    """``"4 min 12 s of 10 min · dynamic, run 2"``"""
+    return f"{elapsed(took_s)} of {elapsed(budget_s)} · {what} "
+
+
 def _above(run: TrialRun) -> list[str]:
     step = "" if run.step_s is None else f", {duration(run.step_s * 1e6)} each"
     what = "whole runs" if run.unit == "run" else f"{count(run.steps, 'step')} ({run.unit})"
@@ -121,7 +126,7 @@ def _below(run: TrialRun) -> list[str]:
         )
     for trial in run.trials:
         if trial.verdict == "helps":
-            lines.append(f"{trial.change}: {trial.line}")
+            lines.append(f"{trial.change}: {_cost(trial)}")
         lines += [f"{trial.change}: {note}" for note in trial.notes]
     for trial in run.trials:
         if trial.verdict in _NOT_IN_TABLE:
@@ -132,6 +137,19 @@ def _below(run: TrialRun) -> list[str]:
 def _of(record: Bound | SpeedUp | Agreement | None, name: str) -> Cell:
     found: Cell = None if record is None else getattr(record, name)
     return found
+
+
+def _cost(trial: Trial) -> str:
+    """What a narrow table has no room for."""
+    parts = [trial.line]
+    if trial.compile_s is not None:
+        paid = _paid_back(trial)
+        parts.append(
+            f"compiles in {seconds(trial.compile_s)}" + (f", paid back {paid}" * bool(paid))
+        )
+    if trial.peak_memory_bytes is not None:
+        parts.append(size(trial.peak_memory_bytes))
+    return "; ".join(parts)
 
 
 def trial_row(trial: Trial) -> TableRow:
