@@ -81,7 +81,8 @@ class _Command(click.Command):
     "--share",
     "shared",
     multiple=True,
-    type=click.Path(exists=True, path_type=Path),
+    type=Path,
+    metavar="PATH",
     help="A file or folder here that the program needs; repeatable. With . runs start here.",
 )
 @format_option
@@ -219,4 +220,6 @@ def _inside(here: Path, path: Path) -> Path:
     found = Path(os.path.abspath(path))
     if not found.is_relative_to(here):
         raise click.UsageError(f"--share {path}: not in this folder; its absolute path is shared")
+    if not found.exists():
+        raise click.UsageError(f"--share {path}: no such file or folder")
     return found

@@ -69,7 +69,7 @@ def _headline(run: TrialRun) -> str:
 def _short(trial: Trial) -> TableRow:
     """What a terminal has room for."""
     start = trial.verdict == _START
-    saved = f"saves {seconds(trial.gain_s)} of a start" if trial.gain_s is not None else None
+    saved = f"saves {seconds(trial.gain_s)}" if trial.gain_s is not None else None
     return {
         "change": trial.change,
         "at most": bound_text(trial.bound, start),
@@ -125,6 +125,8 @@ def _below(run: TrialRun) -> list[str]:
             "what the report of the program as it is told of it"
         )
     for trial in run.trials:
+        if trial.verdict == _START:
+            lines.append(f"{trial.change}: seconds of compiling, once a run: {trial.line}")
         if trial.verdict == "helps":
             lines.append(f"{trial.change}: {_cost(trial)}")
         lines += [f"{trial.change}: {note}" for note in trial.notes]

@@ -91,6 +91,8 @@ def test_what_is_shared(asked: Asked, tmp_path: Path) -> None:
     assert asked.program.shared == [tmp_path / "data", tmp_path]
     code, said = invoke("--share", "..", "train.py")
     assert code == 2 and "not in this folder" in said
+    code, said = invoke("--share", "nowhere", "train.py")
+    assert code == 2 and "--share nowhere: no such file or folder" in said
 
 
 def test_a_program_that_fails_as_it_is(asked: Asked) -> None:
