@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -172,11 +173,14 @@ def _run(
             progress=_progress(budget_s),
         )
         interrupted = False
+        # Else the caches would stay.
+        before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
         try:
             course.run()
         except KeyboardInterrupt:
             interrupted = True
         finally:
+            signal.signal(signal.SIGTERM, before)
             _say("")
         return course.result(words, interrupted)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class SpeedUp:
-    """How many times as fast, with a 95 % interval; None of one pair of runs."""
+    """How many times as fast, with a 95 % interval; None of fewer than three pairs of runs."""
 
     ratio: float
     low: float | None

@@ -22,23 +22,23 @@ HELPS, HURTS, SAME, UNCLEAR = "helps", "hurts", "no difference", "unclear"
 def speed_up(pairs: Sequence[tuple[float, float]]) -> SpeedUp | None:
     """Of seconds before and after, of runs that were made in turn.
 
-    The geometric mean of the ratios; its interval is Student's t on their logarithms, 95 %. None
-    without pairs, and without an interval for one pair.
+    The geometric mean of the ratios; its interval is Student's t on their logarithms, 95 %, from
+    three pairs on. None without pairs.
     """
     logs = [math.log(before / after) for before, after in pairs]
     if not logs:
         return None
     mean = statistics.fmean(logs)
-    if len(logs) == 1:
-        return SpeedUp(math.exp(mean), None, None, 1)
+    if len(logs) < MIN_PAIRS:  # t would be 12.7 for two
+        return SpeedUp(math.exp(mean), None, None, len(logs))
     t = _T95[min(len(logs) - 1, len(_T95)) - 1]
     half = t * statistics.stdev(logs) / math.sqrt(len(logs))
     return SpeedUp(math.exp(mean), math.exp(mean - half), math.exp(mean + half), len(logs))
 
 
 def verdict(found: SpeedUp | None) -> str:
-    """What an interval settles; unclear until there are three pairs."""
-    if found is None or found.low is None or found.high is None or found.pairs < MIN_PAIRS:
+    """What an interval settles; unclear without one."""
+    if found is None or found.low is None or found.high is None:
         return UNCLEAR
     if found.low > 1 + WORTH:
         return HELPS

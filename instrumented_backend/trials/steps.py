@@ -14,6 +14,7 @@ QUIET = 3  # steps without a compilation, at the end of the warm-up
 MAX_WARMUP = 50  # a program that compiles in each step is measured so
 MIN_STEPS = 5
 MAX_STEPS = 2000
+PATIENCE = 10  # times as many calls, for an optimizer that has been made and has not stepped
 _STEP, _CALL = "step of ", "call of "
 
 
@@ -29,6 +30,7 @@ class Unit:
     seconds: float = 0.0
     compilations: int = 0  # by the last look
     compiled_in_steps: int = 0
+    waited: int = 0  # marks after enough steps had been measured
 
     @property
     def steps(self) -> int:
@@ -88,22 +90,36 @@ class Steps:
         unit = self.units.get(name)
         if unit is None:
             unit = self.units[name] = Unit(name)
-        unit.count += 1
-        if unit.warmup is None:
-            if self._is_warm(unit):
-                unit.warmup = unit.count
-                self._warm(unit)
-                self._synchronize()
-                unit.compilations = self._compilations()
-                unit.began = self._clock()
-            return
-        unit.seconds = self._clock() - unit.began
-        if self._is_enough(unit):
+        if unit.waited:
+            unit.waited += 1
+        else:
+            unit.count += 1
+            if unit.warmup is None:
+                self._warm_up(unit)
+                return
+            unit.seconds = self._clock() - unit.began
+            if not self._is_enough(unit):
+                return
             self._synchronize()
             unit.seconds = self._clock() - unit.began
-            if plan.unit is not None or unit.is_of_optimizer or not self.has_optimizer:
-                self._ended = True
-                self._done()
+            unit.waited = 1
+        if plan.unit is not None or unit.is_of_optimizer or not self._is_awaited(unit):
+            self._ended = True
+            self._done()
+
+    def _warm_up(self, unit: Unit) -> None:
+        if self._is_warm(unit):
+            unit.warmup = unit.count
+            self._warm(unit)
+            self._synchronize()
+            unit.compilations = self._compilations()
+            unit.began = self._clock()
+
+    def _is_awaited(self, unit: Unit) -> bool:
+        """May an optimizer's step still come? Not where the program itself compiles it."""
+        if any(one.is_of_optimizer for one in self.units.values()):
+            return True
+        return self.has_optimizer and unit.waited < PATIENCE * unit.steps
 
     def found(self) -> Unit | None:
         """The program's step; None where there were too few."""

@@ -5,6 +5,7 @@ import dataclasses
 from instrumented_backend.records.trials import Agreement, Bound, SpeedUp, Trial, TrialRun
 from instrumented_backend.units import duration, elapsed, figure, seconds, size
 from instrumented_backend.views.grid import Column, draw
+from instrumented_backend.views.next_steps import TRIAL
 from instrumented_backend.views.output import Cell, TableRow, to_json
 from instrumented_backend.views.words import count, wrap
 
@@ -88,7 +89,7 @@ def _times(trial: Trial) -> str | None:
     if found is None:
         return None
     if found.low is None or found.high is None:
-        return f"{found.ratio:.2f}x (1 pair)"
+        return f"{found.ratio:.2f}x ({count(found.pairs, 'pair')})"
     return f"{found.ratio:.2f}x ({found.low:.2f} … {found.high:.2f})"
 
 
@@ -100,9 +101,14 @@ def _paid_back(trial: Trial) -> str | None:
 
 
 def bound_text(bound: Bound | None, start: bool) -> str | None:
-    """As a speed-up, to be read beside the measured one; of a start in seconds."""
+    """As a speed-up, to be read beside the measured one; of a start in seconds.
+
+    ``"trial"`` where the report says that only a trial can tell.
+    """
     if bound is None:
         return None
+    if bound.known == TRIAL:
+        return TRIAL
     if start or bound.bound_pct is None:
         return seconds(bound.bound_s)
     if bound.bound_pct > 99:

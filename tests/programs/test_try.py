@@ -101,7 +101,10 @@ def test_a_program_that_asks_for_input(once: Path) -> None:
     )
 
 
-def test_ctrl_c_ends_the_runs(run_program: RunProgram, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_what_ends_it_ends_the_runs(
+    run_program: RunProgram, tmp_path: Path, sent: signal.Signals, code: int
+) -> None:
     source = f"""
         import os, time
         with open({str(tmp_path / "pid")!r} + ".new", "w") as file:
@@ -112,11 +115,16 @@ def test_ctrl_c_ends_the_runs(run_program: RunProgram, tmp_path: Path) -> None:
 
     def interrupt(process: "subprocess.Popen[str]") -> None:
         wait_until((tmp_path / "pid").exists)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
 
     command = (*TOOL, "try", "{script}")
-    done = run_program(source, command=command, check=False, interact=interrupt)
-    assert done.returncode == 130
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    done = run_program(
+        source, command=command, check=False, interact=interrupt, env={"TMPDIR": str(folder)}
+    )
+    assert list(folder.iterdir()) == []
+    assert done.returncode == code
     assert "Traceback" not in done.stderr
     status = Path(f"/proc/{(tmp_path / 'pid').read_text()}/status")
     wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text())

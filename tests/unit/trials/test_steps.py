@@ -62,11 +62,22 @@ def test_an_optimizer_that_steps_late_is_waited_for() -> None:
     program = Program(Plan(seconds=2.0))
     model = program.steps.call_of("Model")
     program.steps.has_optimizer = True  # it has been made
-    program.run(model, times=100)
+    program.run(model, times=50)  # 5 that are warm-up, 5 that are measured, 40 more
     assert not program.is_done
     step = program.steps.step_of("SGD")
     program.run(*[model] * 10, step, times=100)
     assert program.is_done and program.found().name == "step of SGD"
+
+
+def test_an_optimizer_whose_step_is_compiled_is_not_seen() -> None:
+    """Its calls are: of these, those that were enough are the steps, and no more."""
+    program = Program(Plan(seconds=2.0))
+    train = program.steps.call_of("train")
+    program.steps.has_optimizer = True
+    program.run(train, times=1000)
+    unit = program.found()
+    assert program.is_done
+    assert (unit.name, unit.warmup, unit.steps, unit.seconds) == ("call of train", 5, 5, 5.0)
 
 
 def test_without_an_optimizer_it_is_the_call_that_is_most_frequent() -> None:

@@ -3,10 +3,11 @@
 import csv
 import io
 import json
+from dataclasses import replace
 
 from instrumented_backend.records.trials import Agreement, Bound, SpeedUp, Trial, TrialRun
 from instrumented_backend.views.output import render_view
-from instrumented_backend.views.trials import TrialView, progress_text
+from instrumented_backend.views.trials import TrialView, bound_text, progress_text
 
 HELPS = Trial(
     "compiled-optimizer",
@@ -72,6 +73,15 @@ def test_no_change_helps() -> None:
 def test_what_is_not_settled_is_said() -> None:
     said = lines_of(run_of(UNCLEAR))[1]
     assert said == "no change is known to help so far; not settled: dynamic"
+
+
+def test_bounds() -> None:
+    bound = Bound("optimizer", "AdamW runs op by op", None, 0.9, 75.0, "exact")
+    assert bound_text(bound, start=False) == "4.00x"  # 1 / (1 - 0.75)
+    assert bound_text(bound, start=True) == "0.90 s"
+    assert bound_text(replace(bound, bound_pct=99.5), start=False) == "> 100x"
+    assert bound_text(replace(bound, known="trial"), start=False) == "trial"
+    assert bound_text(None, start=False) is None
 
 
 def test_it_fits_a_narrow_terminal() -> None:
