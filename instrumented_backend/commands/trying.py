@@ -37,10 +37,16 @@ def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> flo
 
 class _Command(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """What follows a module's name is the module's."""
-        if "-m" in args:
-            place = args.index("-m") + 2
-            args = [*args[:place], "--", *args[place:]]
+        """What follows a module's name is the module's, as what follows a program is."""
+        options = [param for param in self.params if isinstance(param, click.Option)]
+        with_value = {name for option in options if not option.is_flag for name in option.opts}
+        place = 0
+        while place < len(args) and args[place].startswith("-") and args[place] != "--":
+            word = args[place]
+            place += 2 if word in with_value else 1
+            if word == "-m":
+                args = [*args[:place], "--", *args[place:]]
+                break
         return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

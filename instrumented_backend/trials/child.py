@@ -142,13 +142,12 @@ class _Trial:
         whole = _report()
         if whole is None:
             return
-        ran.compile_s = whole.ledger.seconds("compile")
-        folder = self._folder
-        (folder / plan.WHOLE).with_name(f"{ran.pid}.{plan.WHOLE}").write_text(whole.to_json())
+        ran.compile_s = whole.compile.total_s
+        (self._folder / f"{ran.pid}.{plan.WHOLE}").write_text(whole.to_json())
         before = None if unit is None else self._before.get(unit.name)
         if before is not None:
-            text = part(before, whole).to_json()
-            folder.joinpath(f"{ran.pid}.{plan.STEPS}").write_text(text)
+            measured = part(before, whole)
+            (self._folder / f"{ran.pid}.{plan.STEPS}").write_text(measured.to_json())
 
 
 def _has_dynamo() -> bool:

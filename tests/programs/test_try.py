@@ -66,6 +66,8 @@ def test_training(once: Path) -> None:
         assert trials[name]["reason"] is None
         assert trials[name]["speed_up"]["pairs"] == 1
         assert trials[name]["prints"]["kind"] in ("same", "numbers differ")
+        # Each with cold caches of its own; eagerly, nothing is compiled.
+        assert (trials[name]["compile_s"] > 0) == (name != "eager")
     assert trials["dynamic"]["prints"]["kind"] == "same"
     assert trials["warm-caches"]["verdict"] == "at the start"
     for name in ("compiled-optimizer", "fused-optimizer"):

@@ -86,6 +86,11 @@ def test_a_module(asked: Asked, tmp_path: Path) -> None:
     assert [change.name for change in asked.changes] == ["dynamic", "eager"]
 
 
+def test_an_option_of_the_program_that_looks_like_ours(asked: Asked) -> None:
+    invoke("--format", "json", "train.py", "-m", "small")
+    assert asked.program.words[-2:] == ("-m", "small")
+
+
 def test_what_is_shared(asked: Asked, tmp_path: Path) -> None:
     invoke("--share", "data", "--share", ".", "train.py")
     assert asked.program.shared == [tmp_path / "data", tmp_path]
