@@ -62,7 +62,7 @@ def test_an_optimizer_that_steps_late_is_waited_for() -> None:
     program = Program(Plan(seconds=2.0))
     model = program.steps.call_of("Model")
     program.steps.has_optimizer = True  # it has been made
-    program.run(model, times=50)  # 5 that are warm-up, 5 that are measured, 40 more
+    program.run(model, times=30)  # 5 that are warm-up, 5 that are measured, 20 more
     assert not program.is_done
     step = program.steps.step_of("SGD")
     program.run(*[model] * 10, step, times=100)
