@@ -16,7 +16,7 @@ PACKAGE = DOCS.parent / "instrumented_backend"
 _OTHER = (
     *("bench", "csv_rows", "decoding", "encoding", "fields", "notes", "part", "schema"),
     *("side_files", "store", "escapes", "upgrade", "whole_file", "rank_reports", "ranks", "remote"),
-    *("follow", "live"),
+    *("follow", "live", "trials"),
 )
 # The report's own sections first.
 SOURCES = sorted(

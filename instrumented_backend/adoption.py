@@ -25,6 +25,8 @@ def adopt_if_asked() -> None:
     if os.environ.get(VARIABLE, "").strip() not in ("", "0"):
         adopt()
         hooks.after_torch(_mark)
+        if "INSTRUMENTED_TRIAL" in os.environ:
+            hooks.after_torch(_try)
 
 
 def adopt() -> hooks.Undo:
@@ -56,6 +58,13 @@ def _mark(_: ModuleType) -> None:
     if folder:
         with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "wb"):
             pass
+
+
+def _try(torch: ModuleType) -> None:
+    """A run of the command `try`. What fails here ends it, and the command says so."""
+    from instrumented_backend.trials import child
+
+    child.begin(torch, os.environ["INSTRUMENTED_TRIAL"])
 
 
 def _watch_lookup(_: ModuleType) -> hooks.Undo:

@@ -14,6 +14,8 @@ from instrumented_backend.torch_compat import inductor_metrics
 PREFIX = "INSTRUMENTED_"
 # Set by `run` for the processes that it starts, and by nobody else: where it collects reports.
 RUN = "INSTRUMENTED_RUN"
+# Set by `try`, likewise: the folder with the plan of a run.
+TRIAL = "INSTRUMENTED_TRIAL"
 TABLES = (
     "summary",
     "ledger",
@@ -263,7 +265,7 @@ def load(environ: Mapping[str, str] = os.environ) -> Settings:
 def misspelt(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What looks like one of ours: ``{"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}``."""
     ours = {v.name.removeprefix(PREFIX) for v in VARIABLES if v.name.startswith(PREFIX)}
-    ours.add(RUN.removeprefix(PREFIX))
+    ours |= {RUN.removeprefix(PREFIX), TRIAL.removeprefix(PREFIX)}
     set_ = {name.removeprefix(PREFIX) for name in environ if name.startswith(PREFIX)}
     if set_ <= ours:
         return {}

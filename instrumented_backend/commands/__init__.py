@@ -21,6 +21,7 @@ from instrumented_backend.commands import (
     show,
     top,
     trace,
+    trying,
 )
 from instrumented_backend.records.escapes import shown
 
@@ -47,7 +48,7 @@ def cli() -> None:
     """
 
 
-for _module in (demo, run, show, report, top, diff, check, kernels, bench, trace):
+for _module in (demo, run, trying, show, report, top, diff, check, kernels, bench, trace):
     cli.add_command(_module.command)
 
 

@@ -10,12 +10,10 @@ import click
 
 from instrumented_backend import adoption, settings
 from instrumented_backend.commands import child, program
+from instrumented_backend.commands.adopting import adopting
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
-from instrumented_backend.torch_compat import hooks
 from instrumented_backend.views.deliver import show, write_page
 from instrumented_backend.views.processes import nothing_observed, render_processes
-
-STARTUP = Path(__file__).parents[1] / "startup"
 
 
 class _Command(click.Command):
@@ -73,7 +71,7 @@ def command(ctx: click.Context, module: str | None, arguments: tuple[str, ...]) 
 def _run(found: program.Program, chosen: settings.Settings, words: str) -> int:
     """How the program ended; by then its reports have been shown."""
     with tempfile.TemporaryDirectory(prefix="instrumented-", ignore_cleanup_errors=True) as folder:
-        status = child.run(found, _environment(folder))
+        status = child.run(found, {**adopting(os.environ), settings.RUN: folder})
         reports, torches = _collected(Path(folder))
     if chosen.html is not None and reports:
         lost = write_page(reports, chosen.html)
@@ -86,14 +84,6 @@ def _run(found: program.Program, chosen: settings.Settings, words: str) -> int:
     elif status == 0:  # else it is the failure that there is to say, and the program has said it
         show(nothing_observed(torches, chosen.disable))
     return status
-
-
-def _environment(folder: str) -> dict[str, str]:
-    environ = {**os.environ, adoption.VARIABLE: "1", settings.RUN: folder}
-    if not hooks.torch_imports_us(environ):
-        path = environ.get("PYTHONPATH")
-        environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(STARTUP), path]))
-    return environ
 
 
 def _collected(folder: Path) -> tuple[list[Report], int]:

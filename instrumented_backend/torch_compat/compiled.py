@@ -16,6 +16,7 @@ NAMES = {
     "2.11 to 2.15": (
         "torch._dynamo.config.disable",
         "torch._dynamo.convert_frame.CatchErrorsWrapper",
+        "torch._dynamo.convert_frame.FRAME_COMPILE_COUNTER",
         "torch._dynamo.decorators._set_stance",
         "torch._dynamo.disable",
         "torch._dynamo.eval_frame.OptimizeContext",
@@ -30,6 +31,7 @@ NAMES = {
         "torch._dynamo.external_utils.wrap_inline",
         "torch._dynamo.trace_rules.check",
         "torch._guards.TracingContext.get_traced_code",
+        "torch._inductor.list_mode_options",
     ),
     "2.13 to 2.15": ("torch._dynamo.convert_frame.add_skip_reason",),
 }
@@ -56,6 +58,31 @@ class Calls:
     @property
     def value(self) -> int:
         return _MOST_CALLS - operator.length_hint(self._left)
+
+
+def on_call(context: Any, called: Callable[[], None]) -> None:
+    """Call ``called()`` whenever what one ``torch.compile`` returned is called, before it runs."""
+    from torch._dynamo import eval_frame
+
+    def enter() -> Callable[[], None]:
+        called()
+        return eval_frame.nothing
+
+    context.enter_exit_hooks.append(enter)
+
+
+def compilations() -> int:
+    """How many Dynamo has begun in this process, those of recompiles with them."""
+    from torch._dynamo import convert_frame
+
+    return sum(convert_frame.FRAME_COMPILE_COUNTER.values())
+
+
+def mode_options(mode: str, dynamic: bool | None) -> dict[str, Any]:
+    """What a mode of ``torch.compile`` stands for."""
+    from torch._inductor import list_mode_options
+
+    return dict(list_mode_options(mode, dynamic))
 
 
 def patch_compiled(made: Callable[[Any, Any], None]) -> Undo:

@@ -21,6 +21,7 @@ def test_one_name_for_the_variable() -> None:
     assert adoption.VARIABLE in texts
     source = (REPOSITORY / "instrumented_backend/adoption.py").read_text()
     assert settings.RUN in source
+    assert settings.TRIAL in source
 
 
 def test_the_entry_point_is_one_that_torch_calls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,8 @@ def test_a_misspelt_variable_is_named_with_the_right_one() -> None:
     names = {"INSTRUMENTED_TABLE": "all", "INSTRUMENTED_DIR": "/tmp", "INSTRUMENTED_QXZ": "1"}
     assert settings.misspelt(names) == {"INSTRUMENTED_TABLE": "INSTRUMENTED_TABLES"}
     assert settings.misspelt({"TABLES": "all"}) == {}
+    # What commands set for the processes that they start.
+    assert settings.misspelt({settings.RUN: "/tmp", settings.TRIAL: "/tmp"}) == {}
 
 
 def test_the_program_is_told(run_program: RunProgram) -> None:
