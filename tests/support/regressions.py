@@ -109,7 +109,8 @@ EDITS: dict[str, list[tuple[str, str]]] = {
         "x = torch.ones(8)", "x = torch.ones(8, dtype=[torch.float32, torch.float64][i % 2])"
     ),
     "a mode that changes": _loop(
-        "        step(x, n)", "        torch.set_grad_enabled(i % 2 == 0)\n        step(x, n)"
+        "        step(x, n)",
+        "        with torch.set_grad_enabled(i % 2 == 0):\n            step(x, n)",
     ),
     "an op without a lowering": _insert("y = torch.histc(y, 8)"),
     "a fusion that is prevented": [

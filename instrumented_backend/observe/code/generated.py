@@ -191,11 +191,7 @@ class KernelReader(Observer):
         """Whether it is done with: parsed, or lost."""
         with self._failures.guard("the kernels of a graph"):
             try:
-                try:
-                    code.parse(pause, patience_s)
-                except SystemError:
-                    # Python before 3.11.8 and 3.12.2, where two threads parse at once (gh-106905).
-                    code.parse(pause, patience_s)
+                code.parse(pause, patience_s)
             except _OutOfTime:
                 return False
         return True

@@ -293,3 +293,19 @@ def test_a_block_that_autotuned_while_compiling() -> None:
     with_block, without = parse_module(block + text), parse_module(text)
     assert [record.kernel_name for record in with_block] == [r.kernel_name for r in without]
     assert [record.total_bytes for record in with_block] == [r.total_bytes for r in without]
+
+
+def test_a_parser_that_another_thread_disturbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python's own is before 3.11.8 and 3.12.2: "AST constructor recursion depth mismatch"."""
+    name, text = next(iter(GRAPHS.items()))
+    expected = parse_module(text, name)
+    parse, calls = ast.parse, iter(range(100))
+
+    def disturbed(*arguments: object, **keywords: object) -> object:
+        if next(calls) == 2:
+            raise SystemError("AST constructor recursion depth mismatch (before=189, after=27)")
+        return parse(*arguments, **keywords)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(ast, "parse", disturbed)
+    assert parse_module(text, name) == expected
+    assert next(calls) > 4, "it was not disturbed"
