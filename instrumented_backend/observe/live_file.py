@@ -1,5 +1,6 @@
 """The report's file while the program runs: what is in it, and whether it would be another one."""
 
+import importlib
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol
@@ -11,6 +12,7 @@ from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
+from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import Report, notes
 
@@ -52,6 +54,9 @@ class LiveFile:
         self._budget = ListingBudget()
         self.snapshots = Snapshots(self._save, self._change, failures)
         self.snapshots.wanted = saver is not None
+        if saver is not None and not THREADS_MAY_PARSE:
+            # pytest parses what is imported: not on the thread that takes snapshots.
+            importlib.import_module("instrumented_backend.records.encoding")
 
     def discard(self) -> None:
         if self._saver is not None:

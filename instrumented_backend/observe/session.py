@@ -29,6 +29,7 @@ from instrumented_backend.observe.notebook import name_cells
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
+from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.observe.snapshot import Started, assemble
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.ranks import Run
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 MAX_GRAPHS = 10_000
-MAX_PARSING_AT_EXIT_S = 0.25
+MAX_PARSING_AT_EXIT_S = 0.25 if THREADS_MAY_PARSE else 2.0
 
 
 @contextmanager
@@ -117,7 +118,7 @@ class Session:
             self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
         self._kernel_timer = KernelTimer(self.failures) if device_time else None
         self._codegen = CodegenFacts(self.failures)
-        self._reader = KernelReader(self.failures, in_background=wants_kernels)
+        self._reader = KernelReader(self.failures, wants_kernels and THREADS_MAY_PARSE)
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compiled = CompiledLog(self.failures)
         self._live = LiveFile(

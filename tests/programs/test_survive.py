@@ -11,6 +11,7 @@ import pytest
 from paths import BENCHMARKS
 from programs import NO_GPU, TOOL, RunProgram
 
+from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.records import read_report
 
 # `wait(condition)` until the file is as it says; `report()` is what it holds.
@@ -326,3 +327,29 @@ def test_snapshots_are_reports(run_forked: RunProgram, tmp_path: Path) -> None:
     done = run_forked(PROGRAM + "\n    os._exit(0)")
     (path,) = tmp_path.glob("reports*/report.*.json")
     assert read_report(path).summary.graphs == len(done.report["graphs"]) == 1
+
+
+@pytest.mark.skipif(THREADS_MAY_PARSE, reason="this Python's parser is safe on two threads")
+def test_nothing_is_parsed_beside_the_program(run_forked: RunProgram) -> None:
+    """It would end what the program itself parses, such as a test's module, with a SystemError."""
+    done = run_forked(
+        """
+        import ast, threading, time
+        parse, threads = ast.parse, set()
+        def watched(*arguments, **keywords):
+            threads.add(threading.current_thread().name)
+            return parse(*arguments, **keywords)
+        ast.parse = watched
+        import torch
+        compiled = torch.compile(lambda x: x + 1, backend="instrumented")
+        for _ in range(5):
+            compiled(torch.ones(2))
+            time.sleep(0.5)
+        print(threads - {"MainThread"})
+        """,
+        env={"INSTRUMENTED_TABLES": "all"},
+    )
+    assert done.stdout == "set()\n"
+    (kernel,) = done.report["kernels"]
+    assert kernel["num_load"] == 1, "it is parsed at the end"
+    assert done.report["compiled"][0]["call"].startswith("torch.compile(lambda x")

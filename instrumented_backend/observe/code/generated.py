@@ -1,7 +1,8 @@
 """The generated code of each graph: which kernels it defines, and their records.
 
 While the program compiles, a module's kernels are only found by name. It is parsed when somebody
-asks for the records; where the settings already do, a thread of low urgency parses it meanwhile.
+asks for the records; where the settings already do, a thread of low urgency parses it meanwhile,
+if this Python's parser is safe on two threads.
 """
 
 import logging

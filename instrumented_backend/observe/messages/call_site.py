@@ -1,6 +1,7 @@
 """Where the program called something, and the call as it stands there."""
 
 import ast
+import functools
 import itertools
 import linecache
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal
+from instrumented_backend.observe.parsing import may_parse
 
 MAX_ARGUMENT = 40  # characters
 _IMPORT = "<frozen importlib"
@@ -26,8 +28,12 @@ class CallSite:
     def text(self) -> str | None:
         """``torch.compile(model)``, ``@torch.compile`` or ``model.compile()``.
 
-        None where the source can't be read; keyword arguments are left out.
+        None where the source can't be read, or not on this thread; keyword arguments are left out.
         """
+        return self._text() if may_parse() else None
+
+    @functools.cache  # noqa: B019 - as many as the program has lines that call torch.compile
+    def _text(self) -> str | None:
         if self.end_line is None or self.column is None or self.end_column is None:
             return None
         lines = linecache.getlines(self.file)[self.line - 1 : self.end_line]
