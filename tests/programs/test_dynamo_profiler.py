@@ -64,6 +64,7 @@ def test_training_op_by_op(fresh: None) -> None:
     assert 0 <= result.percent().microseconds <= 1
 
 
+@pytest.mark.full
 def test_training_by_inductor(fresh: None) -> None:
     """Backward is captured, too: of each step, all but ones_like and four AccumulateGrads."""
     result = ten_steps("instrumented", training=True)

@@ -1,10 +1,12 @@
 """What the benchmarks read out of compilations."""
 
+import pytest
 import torch
 from proof.kernel_bytes import counting
 from torch._inductor.utils import fresh_cache
 
 
+@pytest.mark.full
 def test_inductors_bytes_of_a_kernel(fresh: None) -> None:
     x, y = torch.ones(1000, 777), torch.ones(1000, 777)
     with fresh_cache(), counting("cpu") as found:
