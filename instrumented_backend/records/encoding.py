@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _ENCODER = msgspec.json.Encoder()
-_AT_ONCE = 100  # items of a list: a tenth of a millisecond, in which no other thread runs
+_AT_ONCE = 100  # items of a list: no other thread runs meanwhile
 
 
 def encode(report: "DataclassInstance") -> str:
@@ -35,8 +35,8 @@ def encode(report: "DataclassInstance") -> str:
 
 
 def encoded(report: "DataclassInstance") -> Iterator[bytes]:
-    """The same piece by piece, none of which takes long, in a third of the time: lists within
-    sections have lines too, and there are fewer spaces."""
+    """The same piece by piece, none of which takes long, and in less time: lists in the section
+    ``compile`` have lines too, and there are fewer spaces."""
     yield from _fields(field_values(report))
 
 
