@@ -19,6 +19,7 @@ TRIAL = "INSTRUMENTED_TRIAL"
 TABLES = (
     "summary",
     "ledger",
+    "gpu",
     "next",
     "compiled",
     "graphs",

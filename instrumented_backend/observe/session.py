@@ -260,6 +260,10 @@ class Session:
                 self.failures.note(
                     notes.NOT_LISTED, f"more than {MAX_GRAPHS} graphs: later ones are left out"
                 )
+        with self.failures.guard("devices"):
+            device = fx.cuda_device(gm, inputs)
+            if device is not None and graph.record.graph is not None:
+                self.ops.add_gpu(graph.record.graph, device)
         self.start()  # does nothing but in a forked child
         with self.failures.guard("generated code"):
             self._patch_post_compile()

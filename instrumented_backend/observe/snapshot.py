@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from instrumented_backend.observe.compile.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile.log import CompileLog
 from instrumented_backend.observe.device.kernels import add_times
+from instrumented_backend.observe.gpu_ledger import gpu_ledger
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.kept import Kept
@@ -140,6 +141,8 @@ def assemble(
         compiling=log.live.compiling(),
         ledger=ledger(observed, found, started.startup_s),
     )
+    with guard("GPU ledger"):
+        report.gpu = gpu_ledger(observed, found, records)
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log))

@@ -26,6 +26,7 @@ from instrumented_backend.records.compilation import (
 )
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.gaps import GapLineRecord, GapRecord
+from instrumented_backend.records.gpu import GPU_BOUND, LAUNCH_BOUND, GpuRow, GpuSection
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
 from instrumented_backend.records.lines import FileRecord, LineRecord
@@ -44,6 +45,8 @@ from instrumented_backend.records.store import find_reports, read_rank, read_rep
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 __all__ = [
+    "GPU_BOUND",
+    "LAUNCH_BOUND",
     "SCHEMA_VERSION",
     "Autotuning",
     "BreakRecord",
@@ -66,6 +69,8 @@ __all__ = [
     "FileRecord",
     "GapLineRecord",
     "GapRecord",
+    "GpuRow",
+    "GpuSection",
     "GraphRecord",
     "GuardRecord",
     "KernelCode",

@@ -38,6 +38,8 @@ class GraphRecord:
     backward_time_us: float | None = None
     longest_call_us: float | None = None  # of one forward, as is the next of one backward
     longest_backward_us: float | None = None
+    forward_gpu_us: float | None = None  # of the GPU's timeline in its calls, sampled
+    backward_gpu_us: float | None = None
     code: list[CodeRecord] = field(default_factory=list)
     cache: str | None = None  # "hit", "miss", "bypass", "off": were all its parts in a cache?
     cache_reason: str | None = None  # of a bypass, or what a missed key has that others had not
@@ -57,8 +59,12 @@ class GraphRecord:
     @property
     def time_us(self) -> float | None:
         """In its regions, forward and backward; None where neither is known."""
-        known = [us for us in (self.forward_time_us, self.backward_time_us) if us is not None]
-        return sum(known) if known else None
+        return _sum_of_known(self.forward_time_us, self.backward_time_us)
+
+    @property
+    def gpu_time_us(self) -> float | None:
+        """The same of the GPU's timeline."""
+        return _sum_of_known(self.forward_gpu_us, self.backward_gpu_us)
 
     @property
     def mean_call_us(self) -> float | None:
@@ -80,6 +86,11 @@ class GraphRecord:
         if any(kernels is None for kernels in counts):
             return None
         return sum(len(kernels or ()) for kernels in counts)
+
+
+def _sum_of_known(*figures: float | None) -> float | None:
+    known = [us for us in figures if us is not None]
+    return sum(known) if known else None
 
 
 def _mean(us: float | None, calls: int) -> float | None:

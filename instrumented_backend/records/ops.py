@@ -15,6 +15,7 @@ class EagerOpRecord:
     share_pct: float  # of the time in eager ops
     op_time_pct: float | None = None  # of all op time
     count_spread: float | None = None  # to either side, two standard errors; 0 is exact
+    gpu_time_us: float | None = None  # of the GPU's timeline, sampled; None: not known
 
 
 @dataclass
@@ -33,6 +34,7 @@ class MissingRecord:
     share_pct: float  # of the time in eager ops
     op_time_pct: float | None = None  # of all op time
     count_spread: float | None = None  # to either side, two standard errors
+    gpu_time_us: float | None = None  # of the GPU's timeline, sampled; None: not known
 
 
 @dataclass

@@ -14,6 +14,7 @@ from instrumented_backend.records.compilation import (
     CountersSection,
     CudaGraphsSection,
 )
+from instrumented_backend.records.gpu import GpuRow, GpuSection
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.lines import LineRecord
@@ -48,6 +49,7 @@ def part(before: Report, after: Report) -> Report:
     result.caches = _caches(before.caches, after.caches, result.graphs, old)
     result.counters = _counters(before.counters, after.counters)
     result.ledger = _ledger(before.ledger, after.ledger)
+    result.gpu = _gpu(before.gpu, after.gpu)
     _compiled(result, before)
     _lines(result, before, break_places, recompile_places, kernel_places)
     counted = Counter(zip(before.notes, before.note_codes, strict=False))
@@ -88,6 +90,7 @@ def _graph(graph: GraphRecord, early: GraphRecord | None) -> bool:
     if early is None:
         return True
     _subtract(graph, early, "calls", "backward_calls", "forward_time_us", "backward_time_us")
+    _subtract(graph, early, "forward_gpu_us", "backward_gpu_us")
     graph.longest_call_us = graph.longest_backward_us = None
     graph.compile_s = {}
     graph.inductor_metrics = _less_each(graph.inductor_metrics, early.inductor_metrics)
@@ -273,6 +276,26 @@ def _ledger(early: LedgerSection, late: LedgerSection) -> LedgerSection:
         share = row.threads == "main" and result.wall_s and row.seconds is not None
         row.share_pct = 100 * row.seconds / result.wall_s if share else None  # type: ignore[operator]
     return result
+
+
+def _gpu(early: GpuSection, late: GpuSection) -> GpuSection:
+    result = copy.deepcopy(late)
+    result.timeline_s = timeline_s = _less(late.timeline_s, early.timeline_s)
+    known = {gpu.device: gpu for gpu in early.gpus}
+    for gpu in result.gpus:
+        other = known.get(gpu.device)
+        if other is not None:
+            _subtract(gpu, other, "captured_s", "eager_s", "idle_s")
+            spread_s = _spread_s(gpu, late) + _spread_s(other, early)
+            gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
+        gpu.captured_pct = _percent(gpu.captured_s, timeline_s)
+        gpu.eager_pct = _percent(gpu.eager_s, timeline_s)
+        gpu.idle_pct = _percent(gpu.idle_s, timeline_s)
+    return result
+
+
+def _spread_s(gpu: GpuRow, section: GpuSection) -> float:
+    return gpu.spread_pct / 100 * (section.timeline_s or 0.0)
 
 
 def _compiled(result: Report, before: Report) -> None:

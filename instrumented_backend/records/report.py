@@ -13,6 +13,7 @@ from instrumented_backend.records.compilation import (
     CountersSection,
 )
 from instrumented_backend.records.compiled import CompiledRecord
+from instrumented_backend.records.gpu import GpuSection
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.lines import FileRecord, LineRecord
@@ -89,6 +90,7 @@ class Report(Noted):
     schema_version: int = SCHEMA_VERSION
     lines: list[LineRecord] = field(default_factory=list)
     files: list[FileRecord] = field(default_factory=list)
+    gpu: GpuSection = field(default_factory=GpuSection)
 
     # Set by the views, which records know nothing of.
     drawn_as_text: ClassVar[Callable[["Report"], str]] = repr

@@ -1,6 +1,6 @@
 """FX graphs as Dynamo hands them over: their operators, and the values that stand in them."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -158,6 +158,18 @@ def device_kind(value: Any) -> str | None:
     import torch
 
     return value.device.type if isinstance(value, torch.Tensor) else None
+
+
+def cuda_device(gm: "torch.fx.GraphModule", inputs: Iterable[Any]) -> int | None:
+    """On which CUDA device a graph runs, by its inputs, or by what it makes; None: on none."""
+    import torch
+
+    made = (node.meta.get("example_value") for node in gm.graph.nodes)
+    for value in (*inputs, *made):
+        if isinstance(value, torch.Tensor) and value.device.type == "cuda":
+            index = value.device.index
+            return torch.cuda.current_device() if index is None else int(index)
+    return None
 
 
 def is_device(value: Any) -> bool:

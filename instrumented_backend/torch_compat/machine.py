@@ -1,5 +1,6 @@
 """The build of torch, how to compile against it, the devices, and the rank of the process."""
 
+import ctypes
 import multiprocessing
 import os
 import sys
@@ -46,6 +47,13 @@ def device_names(kinds: Iterable[str]) -> list[str]:
     return names
 
 
+def gpu_name(device: int) -> str | None:
+    """None where CUDA is not in use."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.cuda.is_initialized() else None
+
+
 def synchronize() -> None:
     """Wait until the current GPU has done all that was asked of it."""
     import torch
@@ -58,6 +66,24 @@ def is_capturing() -> bool:
     import torch
 
     return torch.cuda.is_current_stream_capturing()
+
+
+def cuda_functions(*names: str) -> list[int] | None:
+    """The addresses of C functions in the CUDA libraries that this torch has loaded.
+
+    Those of CUDA's runtime, and torch's own with a stable interface (``aoti_torch_*``). None where
+    torch was built without CUDA, or one is not there.
+    """
+    try:
+        # Not loaded by this: a build of torch that has it loads it with `import torch`. What it was
+        # linked with is searched, too.
+        library = ctypes.CDLL(
+            str(_torch_folder() / "lib" / "libtorch_cuda.so"), os.RTLD_NOLOAD | os.RTLD_LAZY
+        )
+        pointers = [ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in names]
+    except (OSError, AttributeError):
+        return None
+    return [pointer for pointer in pointers if pointer is not None]
 
 
 def build_id() -> str:

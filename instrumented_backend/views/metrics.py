@@ -32,6 +32,17 @@ def _ledger(row: str) -> Callable[[Report], float | None]:
     return read
 
 
+def _gpu(name: str) -> Callable[[Report], float | None]:
+    """The share of the timelines of all GPUs, in percent."""
+
+    def read(report: Report) -> float | None:
+        gpus, timeline_s = report.gpu.gpus, report.gpu.timeline_s
+        spent_s = sum(float(getattr(gpu, name)) for gpu in gpus)
+        return 100 * (spent_s / (timeline_s * len(gpus))) if gpus and timeline_s else None
+
+    return read
+
+
 def _cached(report: Report) -> float | None:
     return 100 * (report.caches.graphs.hit / len(report.graphs)) if report.graphs else None
 
@@ -94,6 +105,8 @@ METRICS = (
     Metric("eager_ops_pct", "wall time in eager ops", _ledger("eager_ops"), "%"),
     Metric("data_pct", "wall time in waiting for a DataLoader", _ledger("data"), "%"),
     Metric("python_pct", "the rest of the wall time", _ledger("python"), "%"),
+    Metric("gpu_captured_pct", "the GPUs' time in compiled code", _gpu("captured_s"), "%"),
+    Metric("gpu_idle_pct", "the GPUs' time known to be idle", _gpu("idle_s"), "%"),
 )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 
 from instrumented_backend.records import (
+    LAUNCH_BOUND,
     BreakRecord,
     CompileRecord,
     GapRecord,
@@ -351,18 +352,29 @@ def _elsewhere(run: _Run, step: NextStep) -> list[NextStep]:
 
 
 def _launches(run: _Run) -> list[NextStep]:
-    """The device's idle time, where it was watched; of regions, which CUDA graphs replay."""
-    device, cudagraphs = run.report.ops.device, run.report.compile.cudagraphs
-    if device is None or device.status != "sampled" or not device.window_us:
+    """Of regions, which CUDA graphs replay, the time in which the GPU waits for the host."""
+    if run.report.compile.cudagraphs.were_tried:
         return []
-    if cudagraphs.were_tried:
+    waiting = _waiting_share(run.report)
+    if waiting is None:
         return []
-    idle = 1 - min(1.0, device.busy_us / device.window_us)
     captured_s = run.row_s("captured")
     loop_s = captured_s + run.row_s("eager_ops") + run.row_s("python")
-    bound_s = min(captured_s, idle * loop_s)
-    text = 'CUDA graphs: torch.compile(mode="reduce-overhead"); the device waits for launches'
+    bound_s = min(captured_s, waiting * loop_s)
+    text = 'CUDA graphs: torch.compile(mode="reduce-overhead"); the GPU waits for launches'
     return [_step("launch-bound", text, None, "sampled", {"launching": bound_s})]
+
+
+def _waiting_share(report: Report) -> float | None:
+    """Of the time of the loop, how long the GPU waits; None where it is not known to.
+
+    Kernel times tell, where they were asked for; otherwise how long it was not behind the host.
+    """
+    device = report.ops.device
+    if device is not None and device.status == "sampled" and device.window_us:
+        return 1 - min(1.0, device.busy_us / device.window_us)
+    behind = [gpu.behind_pct for gpu in report.gpu.gpus if gpu.verdict == LAUNCH_BOUND]
+    return max((1 - pct / 100 for pct in behind if pct is not None), default=None)
 
 
 def _kernels(run: _Run) -> list[NextStep]:

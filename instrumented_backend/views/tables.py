@@ -61,6 +61,27 @@ def _ledger(report: Report) -> list[TableRow]:
     ]
 
 
+def _gpu(report: Report) -> list[TableRow]:
+    return [
+        {
+            "gpu": gpu.device,
+            "name": gpu.name,
+            "captured_s": gpu.captured_s,
+            "captured_pct": gpu.captured_pct,
+            "spread_pct": gpu.spread_pct,
+            "eager_s": gpu.eager_s,
+            "eager_pct": gpu.eager_pct,
+            "idle_s": gpu.idle_s,
+            "idle_pct": gpu.idle_pct,
+            "behind_pct": gpu.behind_pct,
+            "verdict": gpu.verdict,
+            "observed_pct": gpu.observed_pct,
+            "status": gpu.status,
+        }
+        for gpu in report.gpu.gpus
+    ]
+
+
 def _next(report: Report) -> list[TableRow]:
     return [
         {
@@ -116,6 +137,7 @@ def _graphs(report: Report) -> list[TableRow]:
             "calls": graph.calls,
             "backward_calls": graph.backward_calls,
             "time_us": graph.time_us,
+            "gpu_time_us": graph.gpu_time_us,
             "mean_call_us": graph.mean_call_us,
             "longest_call_us": graph.longest_call_us,
             "mean_backward_us": graph.mean_backward_us,
@@ -195,6 +217,7 @@ def _missing(report: Report) -> list[TableRow]:
             "count": record.count,
             "count_spread": record.count_spread,
             "time_us": record.time_us,
+            "gpu_time_us": record.gpu_time_us,
             "op_time_pct": report.ops.share_of_op_time(record),
             "share_pct": record.share_pct,
         }
@@ -361,6 +384,13 @@ TABLES = {
         Table("summary", "The whole run", _summary),
         Table("ledger", "Where the time of the process went (share: of wall time)", _ledger),
         Table(
+            "gpu",
+            "Where the time of the GPUs went (share: of the time since the first torch.compile)",
+            _gpu,
+            frozenset({"name", "eager_s", "idle_s"}),
+            ("behind_pct", "spread_pct"),
+        ),
+        Table(
             "next",
             "What to change next, and what it can win at most",
             _next,
@@ -383,8 +413,12 @@ TABLES = {
                 {"graph", "direction", "forward_kernels", "backward_kernels", "ended_by"}
                 | {"mean_backward_us"}
             ),
-            ("name", "ops", "kernels", "cache", "compile_s", "backward_calls", "mean_call_us"),
-            frozenset({"time_us", "mean_call_us", "longest_call_us", "longest_backward_us"}),
+            (
+                *("name", "ops", "kernels", "cache", "compile_s", "backward_calls"),
+                *("mean_call_us", "gpu_time_us"),
+            ),
+            frozenset({"time_us", "gpu_time_us", "mean_call_us", "longest_call_us"})
+            | {"longest_backward_us"},
         ),
         Table("breaks", "What broke graphs or left functions eager, the costliest first", _breaks),
         Table("recompiles", "Functions recompiled, and the guards that failed", _recompiles),
@@ -393,7 +427,7 @@ TABLES = {
             "Eager ops between the graphs",
             _missing,
             frozenset({"count_spread", "share_pct"}),
-            ("function", "count"),
+            ("function", "gpu_time_us", "count"),
         ),
         Table(
             "lines",

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "_op_gpu.h"
 #include "_op_marks.h"
 
 namespace {
@@ -145,6 +146,92 @@ void listen_again(Thread& t) {
   }
 }
 
+// What recording an event cost, and not what it waited for.
+int64_t record_cost(int64_t since) { return std::min(now_ns() - since, kLongestRecordNs); }
+
+// A call begins that a window sees. What recording that has cost.
+int64_t begin_call(Thread& t, int64_t key) {
+  t.call = {};
+  const uint64_t seen_by = open_now.load();
+  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed)) {
+    return 0;
+  }
+  const int64_t start = now_ns();
+  const int32_t device = device_of(key);
+  if (device < 0 || start >= head_end.load()) {
+    return 0;
+  }
+  int64_t first_op = kUnknownOp;
+  {
+    std::lock_guard<std::mutex> lock(meter().mutex);
+    const Line* line = line_of(t);
+    if (line != nullptr && line->watched && line->seen_from == line->gap_start) {
+      first_op = line->first_op;
+    }
+  }
+  t.call = begin_span(device, key, seen_by, first_op);
+  t.call_quiet = t.quiet_ns;
+  const int64_t cost = record_cost(start);
+  t.work.op_ns += cost;
+  ++t.work.events;  // or nobody would add it up
+  return cost;
+}
+
+// It has ended, and the gap after it has begun.
+void end_call(Thread& t) {
+  const int64_t start = now_ns();
+  end_span(std::exchange(t.call, {}), t.quiet_ns - t.call_quiet, nullptr, 0);
+  const int64_t cost = record_cost(start);
+  t.work.op_ns += cost;
+  std::lock_guard<std::mutex> lock(meter().mutex);
+  if (Line* line = line_of(t)) {
+    line->cost_ns += cost;
+  }
+}
+
+// The GPU times one op in `kGpuEvery`, of those that are seen.
+void begin_op(Thread& t) {
+  t.op = {};
+  t.op_gpu_ns = 0;
+  const uint64_t seen_by = open_now.load();
+  if (seen_by == 0 || --t.until_timed != 0) {
+    return;
+  }
+  t.until_timed = 1 + next_random(t) % (2 * kGpuEvery - 1);
+  const int64_t start = now_ns();
+  const int32_t device = op_device();
+  if (device >= 0) {
+    t.op = begin_span(device, 0, seen_by, kUnknownOp);
+    t.op_gpu_ns = record_cost(start);
+  }
+}
+
+// It ends; where it was not booked, for nothing.
+class TimedOp {
+ public:
+  explicit TimedOp(Thread& t) : t_(t) {}
+  ~TimedOp() { end(nullptr, 0); }
+  TimedOp(const TimedOp&) = delete;
+  TimedOp& operator=(const TimedOp&) = delete;
+
+  void end(const char* name, uint64_t cell) {
+    if (t_.op.number == 0) {
+      return;
+    }
+    const int64_t start = now_ns();
+    end_span(std::exchange(t_.op, {}), 0, name, cell);
+    const int64_t cost = t_.op_gpu_ns + record_cost(start);
+    t_.work.op_ns += cost;
+    std::lock_guard<std::mutex> lock(meter().mutex);
+    if (Line* line = line_of(t_)) {
+      line->cost_ns += cost;
+    }
+  }
+
+ private:
+  Thread& t_;
+};
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   Thread& t = self;
   ++t.depth;
@@ -171,6 +258,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
     t.until_measured = kMeasured;
   }
   t.is_compilation = is_compilation(name);
+  if (gpu().active.load(std::memory_order_relaxed)) {
+    begin_op(t);
+  }
   ++t.work.ops;
   t.op_depth = t.depth;
   t.region_in_op = 0;
@@ -255,6 +345,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     return;
   }
   const int64_t end = now_ns();
+  TimedOp timed(t);
   t.op_depth = 0;
   const int64_t own_ns = int64_t(t.own_ns) + (is_node(event.name()) ? kNodeCostNs : 0) +
                          (t.silenced ? kSilenceCostNs : 0);
@@ -270,6 +361,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   const int64_t collected = collected_ns.load(std::memory_order_relaxed) - t.op_collected;
   const int64_t ns = std::max<int64_t>(0, end - t.op_start - t.region_in_op - collected);
   const char* name;
+  uint64_t cell_number;
+  bool is_first;
   Booking booking;
   double weight = 0;  // 0: no sample
   Meter& m = meter();
@@ -296,9 +389,12 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     if (line != nullptr) {
       (t.seen_by != 0 ? line->cost_ns : line->tail_cost_ns) += cost_ns;
+      line->first_op = line->first_op == 0 ? t.op_start : line->first_op;
     }
     Cell& cell = m.cells[index];
     name = cell.name;
+    is_first = cell.count == 1;
+    cell_number = cell_id(cell.mark, cell.slot);
     booking.slot = cell.slot;
     booking.ops->ops += 1;
     booking.ops->op_ns += double(ns);
@@ -308,16 +404,16 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
           (line != nullptr && take_wanted(*line->from, cell.slot))) {
         weight = 1;
       } else {
-        t.random ^= t.random << 13;
-        t.random ^= t.random >> 17;
-        t.random ^= t.random << 5;
         const double every = kThinning * double(cell.count);
-        weight = double(t.random) * every < 4294967296.0 ? every : 0;
+        weight = double(next_random(t)) * every < 4294967296.0 ? every : 0;
       }
     }
   }
+  const int64_t booked = now_ns();
+  // The first may have loaded its kernel, which the others don't.
+  timed.end(is_first ? nullptr : name, cell_number);
   if (t.measures) {
-    const int64_t took = t.measured_ns + now_ns() - end;
+    const int64_t took = t.measured_ns + booked - end;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
   }
   // While an op's exception passes through here, Python has it: nothing of Python's may be called.

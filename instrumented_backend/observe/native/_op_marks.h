@@ -216,7 +216,7 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
 void begin_gap_at(Line& line, Position* position, int64_t now) {
   line.from = line.position = position;
   line.gap_start = now;
-  line.apart_ns = line.cost_ns = line.tail_cost_ns = 0;
+  line.apart_ns = line.cost_ns = line.tail_cost_ns = line.first_op = 0;
   line.collected = collected_ns.load(std::memory_order_relaxed);
   line.pass = passes.fetch_add(1, std::memory_order_relaxed);
   if (now < head_end.load(std::memory_order_relaxed)) {

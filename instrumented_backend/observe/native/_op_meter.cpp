@@ -106,13 +106,16 @@ void op_meter_enter(int64_t key) {
     return;
   }
   listen_again(t);
+  const int64_t cost_ns = begin_call(t, key);
   flush_work(t);
   Meter& m = meter();
   bool last;
   {
     std::lock_guard<std::mutex> lock(m.mutex);
+    Line& line = *line_for_mark(t);
+    line.cost_ns += cost_ns;
     t.region_start = now_ns();
-    last = end_gap(*line_for_mark(t), key, t.region_start);
+    last = end_gap(line, key, t.region_start);
   }
   if (last) {
     close_ended_window();
@@ -128,7 +131,7 @@ void op_meter_leave(int64_t key) {
   if (--t.regions == 0 && t.op_depth == 0) {
     listen_again(t);
   }
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::unique_lock<std::mutex> lock(m.mutex);
   if (size_t(key) >= m.regions.size()) {
     m.regions.resize(key + 1);
   }
@@ -147,6 +150,10 @@ void op_meter_leave(int64_t key) {
   line.spent.captured_ns += ns;
   line.graph = key;
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
+  if (t.call.number != 0) {
+    lock.unlock();
+    end_call(t);
+  }
 }
 
 // What this thread runs from here to the matching call with -1 is not the program's. `compiles`:
@@ -171,6 +178,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
   t.quiet += change;
   if (t.quiet == 0) {
     const int64_t now = now_ns();
+    t.quiet_ns += now - t.quiet_start;
     t.region_start += now - t.quiet_start;
     t.op_start += now - t.quiet_start;
     t.inner = 0;
@@ -232,6 +240,7 @@ void op_meter_clear() {
   m.lost = 0;
   m.others_before = Spent();
   ++m.clears;
+  clear_gpu();
   const int64_t now = now_ns();
   for (Line* line : m.lines) {
     const bool in_gap = line->from != nullptr;
@@ -267,6 +276,7 @@ void op_meter_after_fork() {
   m.lines.clear();  // those of other threads are lost, and so is this one's, if another was main
   m.main = own.line = nullptr;
   last_line = nullptr;
+  forget_gpus();
   op_meter_clear();
 }
 

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "_op_gpu.h"
 #include "_op_marks.h"
 #include "_op_state.h"
 
@@ -99,6 +100,10 @@ int64_t op_meter_size(const char* name) {
   if (asked == "RegionRow") return sizeof(Region);
   if (asked == "TimeRow") return sizeof(TimeRow);
   if (asked == "Work") return sizeof(Work);
+  if (asked == "GpuFunctions") return sizeof(GpuFunctions);
+  if (asked == "GpuTimeRow") return sizeof(GpuTimeRow);
+  if (asked == "GpuCallRow") return sizeof(GpuCallRow);
+  if (asked == "GpuOpRow") return sizeof(GpuOpRow);
   return 0;
 }
 
@@ -207,6 +212,57 @@ void op_meter_times(TimeRow* out) {
     const int64_t end = std::min(now_ns(), head_end.load());
     out->open_ns[window_set] += double(std::max<int64_t>(0, end - opened_ns));
   }
+}
+
+// Reads what the GPU has reached; the next three hand it out.
+void op_meter_gpu_settle() { poll_all(true); }
+
+int64_t op_meter_gpu_times(GpuTimeRow* out, int64_t capacity) {
+  Gpu& g = gpu();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  Output<GpuTimeRow> output{out, capacity};
+  for (int32_t i = 0; i < kMaxDevices; ++i) {
+    if (g.devices[i].used) {
+      GpuTimeRow row = g.devices[i].times;
+      row.device = i;
+      output.add(row);
+    }
+  }
+  return output.size;
+}
+
+int64_t op_meter_gpu_calls(GpuCallRow* out, int64_t capacity) {
+  Gpu& g = gpu();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  Output<GpuCallRow> output{out, capacity};
+  for (size_t key = 0; key < g.calls.size(); ++key) {
+    GpuCalls& calls = g.calls[key];
+    if (calls.device >= 0) {
+      GpuCallRow row{.key = int64_t(key),
+                     .device = calls.device,
+                     .first_ns = calls.first_ns,
+                     .seen = {},
+                     .host_ns = {},
+                     .first_host_ns = calls.first_host_ns};
+      for (int set = 0; set < kSets; ++set) {
+        calls.sums[set].close();
+        row.seen[set] = calls.sums[set].seen;
+        row.host_ns[set] = calls.host_ns[set];
+      }
+      output.add(row);
+    }
+  }
+  return output.size;
+}
+
+int64_t op_meter_gpu_ops(GpuOpRow* out, int64_t capacity) {
+  Gpu& g = gpu();
+  std::lock_guard<std::mutex> lock(g.mutex);
+  Output<GpuOpRow> output{out, capacity};
+  for (const auto& [cell, sum] : g.ops) {
+    output.add({int64_t(cell >> 32) - 1, int64_t(uint32_t(cell)), sum.name, sum.n, sum.ns});
+  }
+  return output.size;
 }
 
 // The name of an event by its number; nullptr for one that there is none of.

@@ -32,6 +32,9 @@
 extern "C" {
 int PyGILState_Ensure();
 void PyGILState_Release(int state);
+int PyGILState_Check();
+void* PyEval_SaveThread();
+void PyEval_RestoreThread(void* state);
 int PyOS_InterruptOccurred();
 int PyErr_SetInterruptEx(int signal);
 }
@@ -290,6 +293,7 @@ struct Line {
   int64_t seen_from = 0;           // since when it is seen, if it is
   int64_t seen_apart = 0;          // `apart_ns` at that time
   int64_t seen_cost = 0;           // `cost_ns` at that time
+  int64_t first_op = 0;            // of it: when it began
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
   Ops tail;                        // of a watched one: the rest
@@ -404,6 +408,14 @@ struct Holder {
   }
 };
 
+// What is between two of the GPU's events.
+struct Span {
+  uint64_t number = 0;  // 0: none
+  uint64_t spell = 0;
+  int32_t device = 0;
+  int64_t key = 0;  // the region's; 0 of an op
+};
+
 struct Thread {
   uint32_t depth = 0;           // events under way that we saw start
   uint32_t op_depth = 0;        // the depth of the op under way; 0: none
@@ -428,7 +440,20 @@ struct Thread {
   double own_ns = 300;           // what ops have cost lately
   uint32_t last_cell = kNoCell;  // where this thread's last op was booked
   uint32_t random = 2463534242u;
+  int64_t quiet_ns = 0;      // so far
+  uint32_t until_timed = 1;  // ops, by the GPU
+  Span call, op;             // under way
+  int64_t call_quiet = 0;    // `quiet_ns` when that call began
+  int64_t op_gpu_ns = 0;     // what that op's events have cost
 };
+
+// xorshift.
+uint32_t next_random(Thread& t) {
+  t.random ^= t.random << 13;
+  t.random ^= t.random >> 17;
+  t.random ^= t.random << 5;
+  return t.random;
+}
 
 thread_local Thread self;
 thread_local Holder own;

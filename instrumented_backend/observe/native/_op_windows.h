@@ -89,6 +89,17 @@ void finish(std::unique_lock<std::mutex>& lock, int64_t longest_ns, uint64_t awa
   if (is_open(which)) {
     close_window();
   }
+  // The GPU may be behind. What it has not reached then is read in the next window.
+  const int64_t until = now_ns() + kLongestPollsNs;
+  bool left = true;
+  while (left && now_ns() < until && wakes.load() == awake) {
+    lock.unlock();
+    left = poll_all(false);
+    lock.lock();
+    if (left) {
+      wait_until(lock, now_ns() + kPollNs, awake, 0);
+    }
+  }
 }
 
 // While a process forks, nothing of ours is half done, and the child's locks are free. What
@@ -97,9 +108,11 @@ void before_fork() {
   window_mutex.lock();
   meter().mutex.lock();
   work_mutex.lock();
+  gpu().mutex.lock();
 }
 
 void after_fork() {
+  gpu().mutex.unlock();
   work_mutex.unlock();
   meter().mutex.unlock();
   window_mutex.unlock();

@@ -128,6 +128,68 @@ class Work(ctypes.Structure):
     )
 
 
+class GpuFunctions(ctypes.Structure):
+    """CUDA's runtime, and PyTorch's own C interface, as the native part calls them."""
+
+    NAMES: ClassVar = {
+        "current_stream": "aoti_torch_get_current_cuda_stream",
+        "create_guard": "aoti_torch_create_cuda_guard",
+        "delete_guard": "aoti_torch_delete_cuda_guard",
+        "current_device": "cudaGetDevice",
+        "is_capturing": "cudaStreamIsCapturing",
+        "exchange_capture_mode": "cudaThreadExchangeStreamCaptureMode",
+        "create": "cudaEventCreate",
+        "record": "cudaEventRecord",
+        "query": "cudaEventQuery",
+        "elapsed_ms": "cudaEventElapsedTime",
+        "last_error": "cudaGetLastError",
+    }
+    _fields_: ClassVar = _fields(ctypes.c_void_p, *NAMES)
+
+
+class GpuTimeRow(ctypes.Structure):
+    """What windows saw of one GPU's time, in nanoseconds, by set.
+
+    ``captured_ns`` is of all calls, ``union_ns`` counts those at once on several streams once.
+    ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host; ``gap_ns``
+    between calls, ``idle_ns`` of it before the host's first op.
+    """
+
+    _fields_: ClassVar = [
+        ("device", ctypes.c_int64),
+        *_fields(
+            ctypes.c_double * _SETS,
+            *("captured_ns", "union_ns", "seen_ns", "behind_ns", "gap_ns", "idle_ns"),
+        ),
+    ]
+
+
+class GpuCallRow(ctypes.Structure):
+    """One direction's time on the GPU: ``op_ns`` of ``n`` calls, by set.
+
+    ``ops`` is how much longer that is than the host's time in these calls, ``host_ns``.
+    ``first_ns`` is of the first call, if a certain window saw it; negative otherwise.
+    """
+
+    _fields_: ClassVar = [
+        *_fields(ctypes.c_int64, "key", "device"),
+        ("first_ns", ctypes.c_double),
+        ("seen", Seen * _SETS),
+        ("host_ns", ctypes.c_double * _SETS),
+        ("first_host_ns", ctypes.c_double),
+    ]
+
+
+class GpuOpRow(ctypes.Structure):
+    """Ops of one cell that the GPU has timed; mark -1 is of threads without marks."""
+
+    _fields_: ClassVar = [
+        *_fields(ctypes.c_int64, "mark", "slot"),
+        ("name", ctypes.c_char_p),
+        *_fields(ctypes.c_double, "n", "ns"),
+    ]
+
+
 class GateState(ctypes.Structure):
     """What a native graph call looks at: who watches calls, and how a region begins and ends."""
 
@@ -225,6 +287,10 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         "op_meter_work": (None, [ctypes.POINTER(Work)]),
         "op_meter_clear": (None, []),
         "op_meter_settle": (None, [int64]),
+        "op_meter_gpu": (None, [int64, int32, ctypes.POINTER(GpuFunctions)]),
+        "op_meter_gpu_settle": (None, []),
+        "op_meter_gpu_forget": (None, []),
+        "op_meter_gpu_error": (int32, []),
         **{
             f"op_meter_{plural}": (int64, [ctypes.POINTER(row), int64])
             for plural, row in (
@@ -233,6 +299,9 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
                 ("cells", CellRow),
                 ("samples", SampleRow),
                 ("regions", RegionRow),
+                ("gpu_times", GpuTimeRow),
+                ("gpu_calls", GpuCallRow),
+                ("gpu_ops", GpuOpRow),
             )
         },
         "op_meter_times": (None, [ctypes.POINTER(TimeRow)]),
@@ -252,7 +321,8 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         function = getattr(waiting if symbol in waits else lib, symbol)
         function.restype, function.argtypes = result, arguments
         setattr(lib, symbol, function)
-    for struct in (MarkRow, KindRow, CellRow, SampleRow, RegionRow, TimeRow, Work):
+    rows = (MarkRow, KindRow, CellRow, SampleRow, RegionRow, TimeRow)
+    for struct in (*rows, Work, GpuFunctions, GpuTimeRow, GpuCallRow, GpuOpRow):
         _check_size(struct, lib.op_meter_size(struct.__name__.encode()), name)
     return lib
 

@@ -7,6 +7,7 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 import math
 from dataclasses import dataclass, field
 
+from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Cell, Observed
 from instrumented_backend.observe.ops.scaling import SPREAD, Scaled, all_scaled, loose
@@ -14,10 +15,22 @@ from instrumented_backend.observe.ops.scaling import SPREAD, Scaled, all_scaled,
 
 @dataclass
 class OpSums:
-    """Ops and their time."""
+    """Ops and their time, and that of the GPU for those of them of which it is known."""
 
     ops: float = 0.0
     ns: float = 0.0
+    gpu_ops: float = 0.0
+    gpu_ns: float = 0.0
+
+    @property
+    def gpu_us(self) -> float | None:
+        """Of all of them; None where it is not known of any."""
+        return self.gpu_ns / 1e3 * (self.ops / self.gpu_ops) if self.gpu_ops else None
+
+    def add_gpu(self, ops: float, mean_ns: float | None) -> None:
+        if mean_ns is not None:
+            self.gpu_ops += ops
+            self.gpu_ns += ops * mean_ns
 
     def add(self, ops: float, ns: float) -> None:
         self.ops += ops
@@ -78,7 +91,7 @@ def estimate(observed: Observed) -> Estimate:
         gaps = result.by_gap.setdefault((number, group.to), Gaps())
         gaps.n, gaps.ns = gaps.n + group.n[0], gaps.ns + group.ns[0]
         for each in scaled:
-            _add(result, each, lines, mark.region, gaps.by_line if on_main else None)
+            _add(result, each, lines, mark.region, gaps.by_line if on_main else None, observed.gpu)
             _add_time(gaps.eager, each, on_main)
             if not mark.in_data:
                 _add_time(result.main_ns, each, on_main)
@@ -89,7 +102,7 @@ def estimate(observed: Observed) -> Estimate:
             for i in range(2):
                 data_ns[i] += group.ns[i]
     for each in loose(observed):
-        _add(result, each, lines, 0, None)
+        _add(result, each, lines, 0, None, observed.gpu)
         _add_time(result.other_ns, each, 1.0)
     result.data_ns = data_ns[0], data_ns[1]
     return result
@@ -139,6 +152,7 @@ def _add(
     lines: _Lines,
     region: int,
     in_gap: dict[tuple[str, Line], float] | None,
+    gpu: GpuSeen,
 ) -> None:
     _add_time(result.eager, scaled, 1.0)
     seen = scaled.part.seen
@@ -152,10 +166,13 @@ def _add(
         named = result.by_name.setdefault(cell.name, Sampled())
         named.add(ops, ns)
         named.ops_variance += variance
+        gpu_mean_ns = gpu.mean_ns(cell.mark, cell.slot, cell.name)
+        named.add_gpu(ops, gpu_mean_ns)
         for line, ops_share, ns_share in lines.of(cell):
             on_line = result.by_line.setdefault((cell.name, line), Sampled())
             on_line.add(ops * ops_share, ns * ns_share)
             on_line.ops_variance += variance * ops_share
+            on_line.add_gpu(ops * ops_share, gpu_mean_ns)
             place = result.by_place.setdefault((region, line), OpSums())
             place.add(ops * ops_share, ns * ns_share)
             if in_gap is not None:

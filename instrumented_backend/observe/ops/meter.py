@@ -21,6 +21,7 @@ from typing import Any
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.lines import Lines
@@ -28,7 +29,7 @@ from instrumented_backend.observe.ops.observed import Copied, Observed
 from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
-from instrumented_backend.torch_compat import dynamo
+from instrumented_backend.torch_compat import dynamo, machine
 
 # Of the time that the program runs: of windows after compilations, and of the others.
 BUDGET = 0.003
@@ -98,6 +99,7 @@ class OpMeter(Observer):
         self._collection_ns: int | None = None  # when the one under way began
         self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
         self._planner: threading.Thread | None = None
+        self._on_gpus: dict[int, int] = {}  # graph → CUDA device
         self._forget()
 
     def _forget(self) -> None:
@@ -157,6 +159,8 @@ class OpMeter(Observer):
                 self._lib = lib
                 self._work_before = self._work()
                 lib.op_meter_begin(self._since_ns, self._early_compile_ns)
+                for graph, device in self._on_gpus.items():
+                    self._tell_gpu(graph, device)
                 if not self._compiling:
                     self._warm_up()
             self._gate.want("ops", True, natively=True)
@@ -262,6 +266,21 @@ class OpMeter(Observer):
         if self._counter.waiting > CALLS_UNTIL_COUNTED:
             threading.Thread(target=self._count_in_background, daemon=True).start()
         return ops
+
+    def add_gpu(self, graph: int, device: int) -> None:
+        """That graph runs on this CUDA device: its calls are timed there, in the windows."""
+        with self._lock:
+            self._on_gpus[graph] = device
+            if self._lib is not None:
+                self._tell_gpu(graph, device)
+
+    def _tell_gpu(self, graph: int, device: int) -> None:
+        addresses = machine.cuda_functions(*native.GpuFunctions.NAMES.values())
+        if addresses is not None:
+            functions = native.GpuFunctions(*addresses)
+            for backward in (False, True):
+                key = region_key(graph, backward)
+                self._lib.op_meter_gpu(key, device, ctypes.byref(functions))
 
     def _count_in_background(self) -> None:
         with self._failures.guard("captured ops"):

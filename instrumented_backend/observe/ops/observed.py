@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import Line
 
 
@@ -86,6 +87,7 @@ class Observed:
     whole: bool  # one window, from the start on, that never closed
     elapsed_ns: int  # since the start
     events: dict[int, str | None] = field(default_factory=dict)  # by the number in `Kind.to`
+    gpu: GpuSeen = field(default_factory=GpuSeen)
 
     @property
     def lost(self) -> int:
@@ -104,6 +106,7 @@ class Copied:
     samples: list[native.SampleRow]
     regions: "ctypes.Array[native.RegionRow]"
     times: native.TimeRow
+    gpu: GpuSeen
 
     @classmethod
     def of(cls, lib: Any, listed: bool = True, longest_gap_s: float = 0.0) -> "Copied":
@@ -128,6 +131,7 @@ class Copied:
             samples=list(_rows(lib.op_meter_samples, native.SampleRow)) if listed else [],
             regions=_rows(lib.op_meter_regions, native.RegionRow),
             times=times,
+            gpu=GpuSeen.of(lib, _rows),
         )
 
     def observed(self, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
@@ -182,6 +186,7 @@ def _observed(
         whole,
         elapsed_ns,
         copied.events,
+        copied.gpu,
     )
 
 

@@ -274,12 +274,12 @@ def _times(part: Part, factor: float, limit_ns: float, extrapolated: float) -> S
         part,
         factor,
         ns_factor,
-        _variance(part.seen, "ops", factor) * share,
-        _variance(part.seen, "op_ns", ns_factor) * share,
+        variance(part.seen, "ops", factor) * share,
+        variance(part.seen, "op_ns", ns_factor) * share,
     )
 
 
-def _variance(seen: Seen, name: str, factor: float) -> float:
+def variance(seen: Seen, name: str, factor: float) -> float:
     """Of ``factor`` times the sum over what was seen, by how far windows differ from each other.
 
     Each window is one draw of n gaps (or seconds) with x ops: of their ratio r, the residuals

@@ -139,6 +139,7 @@ def _eager(found: Estimate, total_us: float) -> list[EagerOpRecord]:
             share_pct=100 * (sums.ns / (found.eager.ns or 1.0)),
             op_time_pct=_of_op_time(sums, total_us),
             count_spread=0.0 if found.exact else SPREAD * sums.ops_error,
+            gpu_time_us=sums.gpu_us,
         )
         for name, sums in sorted(found.by_name.items(), key=_longest_first)
         if sums.ops
@@ -157,6 +158,7 @@ def _missing(found: Estimate, total_us: float) -> list[MissingRecord]:
             share_pct=100 * (sums.ns / (found.eager.ns or 1.0)),
             op_time_pct=_of_op_time(sums, total_us),
             count_spread=SPREAD * sums.ops_error,
+            gpu_time_us=sums.gpu_us,
         )
         for (name, line), sums in sorted(found.by_line.items(), key=_longest_first)
         if sums.ops

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from instrumented_backend.records import DeviceRecord, LedgerSection
+from instrumented_backend.records import DeviceRecord, GpuSection, LedgerSection
 from instrumented_backend.units import duration, percent, seconds
 from instrumented_backend.views.meanings import ledger_words
 
@@ -65,6 +65,25 @@ def ledger_bar(ledger: LedgerSection) -> Bar | None:
         for row, spent in known
     ]
     return bar("Wall time of the main thread", values, wall_s, seconds(wall_s))
+
+
+def gpu_bars(gpu: GpuSection) -> list[Bar]:
+    """The timeline of each GPU."""
+    bars = []
+    for row in gpu.gpus:
+        timeline_s = gpu.timeline_s or 0.0
+        values = [
+            (kind, label, f"{seconds(spent)} ({percent(share)})", spent)
+            for kind, label, spent, share in (
+                ("captured", "compiled code", row.captured_s, row.captured_pct),
+                ("eager_ops", "eager", row.eager_s, row.eager_pct),
+                ("python", "idle", row.idle_s, row.idle_pct),
+            )
+            if spent
+        ]
+        said = seconds(timeline_s) + (f", {row.verdict}" if row.verdict else "")
+        bars.append(bar(f"GPU {row.device}", values, timeline_s, said))
+    return bars
 
 
 def device_bar(device: DeviceRecord | None) -> Bar | None:

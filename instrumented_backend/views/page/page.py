@@ -25,7 +25,7 @@ from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
-from instrumented_backend.views.page.charts import Bar, device_bar, ledger_bar
+from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
 from instrumented_backend.views.page.texts import KernelTexts
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
@@ -216,7 +216,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
     }
     texts = KernelTexts()
-    bars = [ledger_bar(report.ledger), device_bar(report.ops.device)]
+    bars = [ledger_bar(report.ledger), *gpu_bars(report.gpu), device_bar(report.ops.device)]
     return Drawn(
         p=prefix,
         report=report,

@@ -14,7 +14,7 @@ NAMES = {
     *("graphs", "graph_calls", "backward_calls", "graph_breaks", "skipped_functions"),
     *("recompiles", "recompile_limit_hits", "compile_s", "recompile_s", "cached_pct"),
     *("captured_ops_pct", "op_time_pct", "startup_pct", "compile_pct", "captured_pct"),
-    *("eager_ops_pct", "data_pct", "python_pct"),
+    *("eager_ops_pct", "data_pct", "python_pct", "gpu_captured_pct", "gpu_idle_pct"),
 }
 
 

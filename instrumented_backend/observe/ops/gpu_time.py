@@ -1,0 +1,115 @@
+"""GPUs' time over the whole run, by what windows saw of their calls."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from instrumented_backend.observe.native.build import GpuCallRow, RegionRow, Seen
+from instrumented_backend.observe.ops.gpu_seen import GpuSeen
+from instrumented_backend.observe.ops.scaling import SPREAD, variance
+
+CERTAIN, RANDOM = range(2)
+ENOUGH_NS = 2e7  # that random windows saw of a GPU, to tell what it is bound by without the others
+
+LIKE_HOST = 0.05  # of the GPU's time: what that may differ from the host's to be taken for it
+
+
+@dataclass
+class GpuEstimate:
+    """One GPU's time in calls over the whole run, in nanoseconds."""
+
+    device: int
+    captured_ns: float
+    error_ns: float  # one standard error
+    idle_share: float  # of the time between calls, before the host's first op
+    behind_share: float | None  # of the time, the GPU was behind the host
+    calls: int
+    calls_seen: float
+    by_key: dict[int, float]  # in nanoseconds, by `region_key`
+
+    @property
+    def spread_ns(self) -> float:
+        return SPREAD * self.error_ns
+
+
+@dataclass(frozen=True)
+class CallTime:
+    """All calls of one direction on its GPU."""
+
+    ns: float
+    variance: float
+    seen: float  # calls
+
+
+def call_time(row: GpuCallRow, region: RegionRow) -> CallTime | None:
+    """None where no call was seen. Calls of certain windows stand for themselves.
+
+    The others took as long as those that chance saw, on average; or, where that varies less, as
+    long as the host's time in them, which is known of all, and the mean difference between the two:
+    there is next to none where the GPU waits for the host. Where chance saw none, calls of certain
+    windows stand for the others; and where only the very first was seen, the host's time does.
+    """
+    certain, random = row.seen
+    has_first = row.first_ns >= 0
+    seen = certain.n + random.n + has_first
+    if not seen:
+        return None
+    known_ns = certain.op_ns + max(0.0, row.first_ns)
+    others = region.calls - certain.n - has_first
+    if others <= 0:
+        return CallTime(known_ns, 0.0, seen)
+    # What was measured round a call is a little more than the region's own time.
+    others_host_ns = max(0.0, region.ns - row.host_ns[CERTAIN] - row.first_host_ns)
+    source: Seen = random if random.n else certain
+    if not source.n:
+        return CallTime(known_ns + others_host_ns, (others_host_ns / SPREAD) ** 2, seen)
+    factor = others / source.n
+    unseen = max(0.0, others - random.n) / others
+    by_mean = factor * source.op_ns, variance(source, "op_ns", factor)
+    by_host = max(0.0, others_host_ns + factor * source.ops), variance(source, "ops", factor)
+    if source.windows < 2:  # nothing tells which varies less
+        is_like_host = abs(source.ops) < LIKE_HOST * source.op_ns
+        others_ns, its_variance = by_host if is_like_host else by_mean
+    else:
+        others_ns, its_variance = min(by_mean, by_host, key=lambda found: found[1])
+    return CallTime(known_ns + others_ns, its_variance * unseen, seen)
+
+
+def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEstimate]:
+    """Of each GPU that calls were seen on."""
+    found = []
+    for times in seen.times:
+        rows = [row for row in seen.calls if row.device == times.device and row.key in regions]
+        parts = {row.key: call_time(row, regions[row.key]) for row in rows}
+        known = {key: part for key, part in parts.items() if part is not None}
+        if not known:
+            continue
+        # Calls at once on several streams are one piece of the timeline.
+        overlap = _ratio(sum(times.union_ns), sum(times.captured_ns), 1.0)
+        chosen = RANDOM if times.seen_ns[RANDOM] >= ENOUGH_NS else None
+        found.append(
+            GpuEstimate(
+                device=times.device,
+                captured_ns=overlap * sum(part.ns for part in known.values()),
+                error_ns=overlap * math.sqrt(sum(part.variance for part in known.values())),
+                idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,
+                behind_share=_share(times.behind_ns, times.seen_ns, chosen),
+                calls=sum(regions[row.key].calls for row in rows),
+                calls_seen=sum(part.seen for part in known.values()),
+                by_key={key: part.ns for key, part in known.items()},
+            )
+        )
+    return found
+
+
+def _share(part: Any, whole: Any, chosen: int | None) -> float | None:
+    """In the random windows, or in all; None where there is nothing."""
+    if chosen is not None:
+        part, whole = [part[chosen]], [whole[chosen]]
+    total = sum(whole)
+    return min(1.0, sum(part) / total) if total else None
+
+
+def _ratio(part: float, whole: float, default: float) -> float:
+    return min(1.0, part / whole) if whole else default

@@ -1,0 +1,154 @@
+// A GPU in the host's time, for tests of the op meter's native part where there is none.
+//
+// A stream does what it is given, one thing after the other; an event is reached when what was
+// given before it is done. Native, because a thread of ours asks it without the interpreter.
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <ctime>
+#include <map>
+#include <mutex>
+#include <string>
+
+namespace {
+
+std::mutex mutex;
+std::map<void*, int64_t> free_at;  // by stream
+std::map<void*, int64_t> reached;  // by event
+std::map<std::string, int64_t> calls;
+int64_t made = 0, stream = 1, in_guard = 0, made_in_guard = 0;
+int capturing = 0, error = 0, mode = 0;
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+int64_t when_free(void* on) { return std::max(now_ns(), free_at[on]); }
+
+struct Called : std::lock_guard<std::mutex> {
+  explicit Called(const char* name) : std::lock_guard<std::mutex>(mutex) { ++calls[name]; }
+};
+
+}  // namespace
+
+extern "C" {
+
+int fake_current_stream(int32_t, void** out) {
+  const Called called("current_stream");
+  *out = reinterpret_cast<void*>(stream);
+  return 0;
+}
+
+int fake_create_guard(int32_t device, void** out) {
+  const Called called("create_guard");
+  ++in_guard;
+  *out = reinterpret_cast<void*>(int64_t(device) + 1);
+  return 0;
+}
+
+int fake_delete_guard(void*) {
+  const Called called("delete_guard");
+  --in_guard;
+  return 0;
+}
+
+int fake_current_device(int* out) {
+  const Called called("current_device");
+  *out = 0;
+  return 0;
+}
+
+int fake_is_capturing(void*, int* out) {
+  const Called called("is_capturing");
+  *out = capturing;
+  return 0;
+}
+
+int fake_exchange_capture_mode(int* wanted) {
+  const Called called("exchange_capture_mode");
+  std::swap(mode, *wanted);
+  return 0;
+}
+
+int fake_create(void** out) {
+  const Called called("create");
+  made_in_guard += in_guard > 0;
+  *out = reinterpret_cast<void*>(++made);
+  return 0;
+}
+
+int fake_record(void* event, void* on) {
+  const Called called("record");
+  reached[event] = when_free(on);
+  return error;
+}
+
+int fake_query(void* event) {
+  const Called called("query");
+  return now_ns() >= reached[event] ? 0 : 600;
+}
+
+int fake_elapsed_ms(float* out, void* begin, void* end) {
+  const Called called("elapsed_ms");
+  *out = float(1e-6 * double(reached[end] - reached[begin]));
+  return 0;
+}
+
+int fake_last_error() {
+  const Called called("last_error");
+  return 0;
+}
+
+// What tests do with it.
+
+void fake_reset() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  free_at.clear();
+  reached.clear();
+  calls.clear();
+  made = made_in_guard = in_guard = 0;
+  stream = 1;
+  capturing = error = mode = 0;
+}
+
+void fake_work(int64_t ns, int64_t on) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  void* given = reinterpret_cast<void*>(on);
+  free_at[given] = when_free(given) + ns;
+}
+
+int64_t fake_busy_ns() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  int64_t last = 0;
+  for (const auto& [on, until] : free_at) {
+    last = std::max(last, until);
+  }
+  return std::max<int64_t>(0, last - now_ns());
+}
+
+void fake_set(int64_t current_stream, int is_capturing, int next_error) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  stream = current_stream;
+  capturing = is_capturing;
+  error = next_error;
+}
+
+int64_t fake_calls(const char* name) {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return calls[name];
+}
+
+int64_t fake_made_in_guard() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return made_in_guard;
+}
+
+int fake_capture_mode() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  return mode;
+}
+
+}  // extern "C"

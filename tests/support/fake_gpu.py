@@ -1,0 +1,64 @@
+"""A GPU in the host's time, behind the functions that the op meter's native part calls."""
+
+import ctypes
+import time
+from pathlib import Path
+from typing import Any
+
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native.compiler import compile_shared
+
+_SOURCE = Path(__file__).with_name("fake_gpu.cpp")
+
+
+def build(folder: Path) -> Any:
+    """The library; ``folder`` is empty."""
+    library = folder / "fake_gpu.so"
+    compile_shared(_SOURCE, library, [], [], native.LIMIT_S)
+    lib = ctypes.CDLL(str(library))
+    lib.fake_work.argtypes = [ctypes.c_int64, ctypes.c_int64]
+    lib.fake_set.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int]
+    for name in ("busy_ns", "calls", "made_in_guard"):
+        getattr(lib, f"fake_{name}").restype = ctypes.c_int64
+    return lib
+
+
+class FakeGpu:
+    """``work(ms)`` gives the current stream so much to do."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        lib.fake_reset()
+        self._stream = 1
+        self.functions = native.GpuFunctions(
+            **{
+                name: ctypes.cast(getattr(lib, f"fake_{name}"), ctypes.c_void_p).value
+                for name in native.GpuFunctions.NAMES
+            }
+        )
+
+    def be(self, stream: int = 1, capturing: bool = False, error: int = 0) -> None:
+        """``error`` is of the next events that are recorded."""
+        self._stream = stream
+        self._lib.fake_set(stream, capturing, error)
+
+    def work(self, ms: float) -> None:
+        self._lib.fake_work(int(1e6 * ms), self._stream)
+
+    def synchronize(self) -> None:
+        """Wait until all streams have done what they were given."""
+        while (left_ns := self._lib.fake_busy_ns()) > 0:
+            time.sleep(1e-9 * left_ns)
+
+    def calls(self, name: str) -> int:
+        """Of that function, so far."""
+        return int(self._lib.fake_calls(name.encode()))
+
+    @property
+    def made_in_guard(self) -> int:
+        """Events that were made while their device was current."""
+        return int(self._lib.fake_made_in_guard())
+
+    @property
+    def capture_mode(self) -> int:
+        return int(self._lib.fake_capture_mode())

@@ -1,0 +1,292 @@
+"""The events that the op meter's native part records on GPUs, with one that is not there."""
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import fake_gpu
+import pytest
+import torch
+from fake_gpu import FakeGpu
+from metering import CERTAIN, RANDOM, call, end_window
+
+from instrumented_backend.observe.ops.gpu_seen import GpuSeen
+from instrumented_backend.observe.ops.observed import Copied
+
+X = torch.ones(2)
+KEY, OTHER = 1, 2
+BEHIND_MS = 500.0  # what the GPU has to do before; the host is not held up for so long
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return fake_gpu.build(tmp_path_factory.mktemp("fake-gpu"))
+
+
+@pytest.fixture
+def gpu(op_meter: Any, library: Any) -> Iterator[FakeGpu]:
+    fake = FakeGpu(library)
+    for key in (KEY, OTHER):
+        op_meter.op_meter_gpu(key, 0, fake.functions)
+    yield fake
+    op_meter.op_meter_close()
+    op_meter.op_meter_clear()
+    op_meter.op_meter_gpu_forget()
+
+
+def seen(lib: Any) -> GpuSeen:
+    return Copied.of(lib).gpu
+
+
+def ms_of(found: GpuSeen, key: int, chosen: int = CERTAIN) -> tuple[float, float]:
+    """How many calls were seen, the very first apart, and how long the GPU took for them."""
+    (row,) = [row for row in found.calls if row.key == key]
+    return row.seen[chosen].n, row.seen[chosen].op_ns / 1e6
+
+
+def first_ms(found: GpuSeen, key: int) -> float:
+    (row,) = [row for row in found.calls if row.key == key]
+    return float(row.first_ns / 1e6)
+
+
+def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    gpu.work(BEHIND_MS)
+    for ms in (50.0, 4.0, 6.0):
+        call(op_meter, KEY, lambda ms=ms: gpu.work(ms))
+        gpu.work(3.0)  # between the calls
+    call(op_meter, OTHER, lambda: gpu.work(1.0))
+    gpu.synchronize()
+    found = seen(op_meter)
+    assert first_ms(found, KEY) == pytest.approx(50, abs=0.01)
+    count, ms = ms_of(found, KEY)
+    assert (count, ms) == (2, pytest.approx(10, abs=0.01))
+    assert first_ms(found, OTHER) == pytest.approx(1, abs=0.01)
+    (times,) = found.times
+    assert times.captured_ns[CERTAIN] / 1e6 == pytest.approx(61, abs=0.01)
+    assert times.seen_ns[CERTAIN] / 1e6 == pytest.approx(70, abs=0.01)
+    assert times.behind_ns[CERTAIN] / times.seen_ns[CERTAIN] > 0.9
+
+
+def test_a_gpu_that_waits_for_the_host(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    for _ in range(4):
+        call(op_meter, KEY, lambda: time.sleep(0.01))
+        time.sleep(0.005)
+    found = seen(op_meter)
+    count, ms = ms_of(found, KEY)
+    assert count == 3 and ms >= 30
+    (row,) = [row for row in found.calls if row.key == KEY]
+    # The host's time in the calls is the GPU's, but for what recording takes.
+    assert row.host_ns[CERTAIN] / 1e6 == pytest.approx(ms, rel=0.1)
+    (times,) = found.times
+    assert times.behind_ns[CERTAIN] < 0.5 * times.seen_ns[CERTAIN]
+
+
+def test_idle_until_the_first_op(op_meter: Any, gpu: FakeGpu) -> None:
+    """Between two calls the GPU is known to be idle until the host asks for something."""
+    op_meter.op_meter_open(False)
+    idle_ns = gap_ns = 0
+    for has_op in (True, True, False):
+        call(op_meter, KEY)
+        start_ns = time.monotonic_ns()
+        time.sleep(0.02)
+        if has_op:
+            idle_ns += time.monotonic_ns() - start_ns
+            torch.sin(X)
+            time.sleep(0.01)
+        end_ns = time.monotonic_ns()
+        gap_ns += end_ns - start_ns
+        idle_ns += 0 if has_op else end_ns - start_ns
+    call(op_meter, KEY)
+    (times,) = seen(op_meter).times
+    assert times.gap_ns[CERTAIN] == pytest.approx(gap_ns, rel=0.05)
+    assert times.idle_ns[CERTAIN] == pytest.approx(idle_ns, rel=0.05)
+
+
+def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
+    op_meter: Any, gpu: FakeGpu
+) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)  # the first of a kind is apart
+    call(op_meter, OTHER)
+    for stream in (1, 2):
+        gpu.be(stream=stream)
+        gpu.work(BEHIND_MS)
+    for key, stream in ((KEY, 1), (OTHER, 2)):
+        gpu.be(stream=stream)
+        call(op_meter, key, lambda: gpu.work(50))
+    gpu.synchronize()
+    (times,) = seen(op_meter).times
+    assert 100 <= times.captured_ns[CERTAIN] / 1e6 < 150
+    assert times.union_ns[CERTAIN] < 0.8 * times.captured_ns[CERTAIN]
+
+
+def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
+    """One in eight; the first in a place, which may load its kernel, is none of them."""
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    for _ in range(400):
+        torch.sin(X)
+        gpu.work(0.1)
+    gpu.synchronize()
+    assert seen(op_meter).by_name == {}
+    of_first = gpu.calls("record")
+    for _ in range(10):
+        call(op_meter, KEY)
+        for _ in range(40):
+            torch.sin(X)
+            gpu.work(0.1)
+    gpu.synchronize()
+    timed = seen(op_meter).by_name["aten::sin"]
+    assert 20 < timed.n < 100
+    assert timed.ns / timed.n < 1e5
+    assert gpu.calls("record") == of_first + 2 * (10 + timed.n)
+
+
+def test_nothing_is_recorded_without_a_window(op_meter: Any, gpu: FakeGpu) -> None:
+    call(op_meter, KEY)
+    torch.sin(X)
+    assert gpu.calls("record") == gpu.calls("current_device") == 0
+
+
+def test_a_call_that_outlasts_its_window(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+
+    gpu.work(BEHIND_MS)
+
+    def outlasts() -> None:
+        gpu.work(8)
+        end_window(op_meter).join()
+
+    call(op_meter, KEY, outlasts)
+    recorded = gpu.calls("record")
+    call(op_meter, KEY)
+    gpu.synchronize()
+    assert ms_of(seen(op_meter), KEY) == (1, pytest.approx(8, abs=0.01))
+    assert gpu.calls("record") == recorded
+
+
+def test_a_window_of_chance_reads_what_the_gpu_reaches_later(op_meter: Any, gpu: FakeGpu) -> None:
+    """On the thread that opened it, without another call of the program's."""
+    opened = threading.Thread(
+        target=op_meter.op_meter_window,
+        args=(0, 50_000_000, 1_000_000, op_meter.op_meter_awake()),
+    )
+    opened.start()
+    gpu.work(60)
+
+    def works() -> None:
+        if gpu.calls("record"):  # the window is open
+            gpu.work(80)
+
+    while not gpu.calls("record"):
+        call(op_meter, KEY, works)
+    opened.join()
+    queries = gpu.calls("query")
+    found = seen(op_meter)
+    assert ms_of(found, KEY, RANDOM) == (1, pytest.approx(80, abs=0.01))
+    assert gpu.calls("query") == queries
+
+
+def test_nothing_is_waited_for(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    gpu.synchronize()
+    call(op_meter, KEY, lambda: gpu.work(3_600_000))
+    start_s = time.monotonic()
+    assert ms_of(seen(op_meter), KEY) == (0, 0)
+    assert time.monotonic() - start_s < 60  # and not an hour
+
+
+def test_a_stream_that_is_being_captured(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    gpu.be(capturing=True)
+    call(op_meter, KEY, lambda: gpu.work(5))
+    gpu.be()
+    gpu.work(BEHIND_MS)
+    call(op_meter, KEY, lambda: gpu.work(2))
+    gpu.synchronize()
+    assert first_ms(seen(op_meter), KEY) == pytest.approx(2, abs=0.01)
+    assert gpu.calls("record") == 2
+
+
+def test_each_call_leaves_the_capture_mode_as_it_was(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    modes = gpu.calls("exchange_capture_mode")
+    assert modes and modes % 2 == 0
+    assert gpu.capture_mode == 0
+
+
+def test_an_error_of_cudas_ends_it(op_meter: Any, gpu: FakeGpu) -> None:
+    """It is the program's own, which gets it with its next call."""
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    gpu.be(error=700)
+    call(op_meter, KEY)
+    recorded = gpu.calls("record")
+    gpu.be()
+    call(op_meter, KEY)
+    assert gpu.calls("record") == recorded
+    assert seen(op_meter).error == 700
+
+
+def test_events_are_used_again(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    for _ in range(500):
+        call(op_meter, KEY)
+    assert gpu.calls("create") == 32
+
+
+def test_a_gpu_that_never_gets_there_takes_no_end_of_events(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    gpu.work(3_600_000)
+    for _ in range(5_000):
+        call(op_meter, KEY)
+    assert gpu.calls("create") == 4096
+
+
+def test_an_event_is_made_with_its_device_current(op_meter: Any, gpu: FakeGpu) -> None:
+    """And no other device gets memory for this process."""
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    assert gpu.calls("create") == gpu.made_in_guard == 32
+    assert gpu.calls("create_guard") == gpu.calls("delete_guard") == 1
+
+
+def test_clearing_forgets_what_was_seen(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY, lambda: gpu.work(5))
+    op_meter.op_meter_clear()
+    found = seen(op_meter)
+    assert ms_of(found, KEY) == (0, 0) and first_ms(found, KEY) < 0
+    call(op_meter, KEY, lambda: gpu.work(5))
+    gpu.synchronize()
+    assert first_ms(seen(op_meter), KEY) >= 5
+
+
+def test_a_compilation_inside_a_call_is_none_of_it(op_meter: Any, gpu: FakeGpu) -> None:
+    def compiles() -> None:
+        op_meter.op_meter_quiet(1, True, 0)
+        time.sleep(0.5)
+        op_meter.op_meter_quiet(-1, True, 0)
+
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY, compiles)
+    assert first_ms(seen(op_meter), KEY) < 250
+
+
+def test_a_forked_child_leaves_the_parents_gpu_alone(op_meter: Any, gpu: FakeGpu) -> None:
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    if not (child := os.fork()):
+        recorded = gpu.calls("record")
+        op_meter.op_meter_after_fork()
+        op_meter.op_meter_open(False)
+        call(op_meter, KEY)
+        os._exit(gpu.calls("record") - recorded)
+    assert os.waitpid(child, 0)[1] == 0
