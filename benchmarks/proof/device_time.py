@@ -117,7 +117,7 @@ def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
     spans: dict[int, list[dict[str, float]]] = {}
     for event in events:
         if event.device_type == cpu:
-            if event.kernels and _in_region(event):
+            if event.kernels and in_region(event):
                 inside += sum(k.duration for k in event.kernels if _is_kernel(k.name))
             continue
         if event.is_user_annotation or event.name in REGIONS:
@@ -142,7 +142,8 @@ def _is_kernel(name: str) -> bool:
     return not name.startswith(_NO_KERNEL)
 
 
-def _in_region(event: Any) -> bool:
+def in_region(event: Any) -> bool:
+    """A FunctionEvent, by those that enclose it."""
     while event is not None:
         if event.name in REGIONS:
             return True

@@ -31,7 +31,8 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
     run = Run(device, long=long, few=few)
     ALL[name](run)
     if device == "cuda":
-        torch.cuda.synchronize()
+        with run.spent("synchronize"):
+            torch.cuda.synchronize()
     _truth.update(
         program=name,
         parts=run.parts,

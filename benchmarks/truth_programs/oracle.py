@@ -8,7 +8,7 @@ round each graph, which gives their share of each part's time.
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
@@ -103,9 +103,13 @@ def _outermost(events: list[Any], regions: tuple[str, ...]) -> tuple[Counter[str
 
 
 class GraphClock:
-    """Inductor, with a clock round each graph, forward and backward."""
+    """Inductor, with a clock round each graph, forward and backward.
 
-    def __init__(self) -> None:
+    Of the main thread; with ``all_threads`` of all, as CUDA's backward is on one of autograd's.
+    """
+
+    def __init__(self, all_threads: bool = False) -> None:
+        self._all_threads = all_threads
         self.total_s = 0.0
         self.first_s = 0.0  # in the first times of all parts
         self.graph_s: dict[str, float] = defaultdict(float)  # by part, in all later times
@@ -113,7 +117,6 @@ class GraphClock:
 
     @contextmanager
     def watch(self, name: str, number: int) -> Iterator[None]:
-        """Of the main thread; graphs that others call are not on the clock."""
         before_s, start = self.total_s, time.perf_counter()
         yield
         if number < FIRST:
@@ -125,30 +128,43 @@ class GraphClock:
     def shares(self) -> dict[str, float]:
         return {name: self.graph_s[name] / seconds for name, seconds in self.part_s.items()}
 
-    def backend(self, gm: Any, inputs: list[Any]) -> Callable[..., Any]:
-        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
-
-        def inner(*arguments: Any, **options: Any) -> Any:
-            compiled = compile_fx_inner(*arguments, **options)
-            if options.get("is_backward"):
-                return self._timed(compiled)
-            return compiled
-
-        return self._timed(compile_fx(gm, inputs, inner_compile=inner))
-
-    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any) -> Any:
-            if current_thread() is not main_thread():
-                return compiled(*arguments)
-            start = time.perf_counter()
-            try:
-                return compiled(*arguments)
-            finally:
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._all_threads or current_thread() is main_thread():
                 self.total_s += time.perf_counter() - start
 
-        if hasattr(compiled, "_boxed_call"):
-            call._boxed_call = True  # type: ignore[attr-defined]
-        return call
+
+def inductor(around: Callable[[], AbstractContextManager[Any]]) -> Callable[..., Any]:
+    """A backend: Inductor, and ``around`` each call of a graph, forward and backward."""
+
+    def compile_graph(gm: Any, inputs: list[Any], **options: Any) -> Callable[..., Any]:
+        import torch
+        from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+        def inner(*arguments: Any, **inner_options: Any) -> Any:
+            compiled = compile_fx_inner(*arguments, **inner_options)
+            return _within(around, compiled) if inner_options.get("is_backward") else compiled
+
+        patches = torch._inductor.list_mode_options(options["mode"]) if "mode" in options else None
+        return _within(around, compile_fx(gm, inputs, inner, patches))
+
+    return compile_graph
+
+
+def _within(
+    around: Callable[[], AbstractContextManager[Any]], compiled: Callable[..., Any]
+) -> Callable[..., Any]:
+    def call(*arguments: Any) -> Any:
+        with around():
+            return compiled(*arguments)
+
+    if hasattr(compiled, "_boxed_call"):
+        call._boxed_call = True  # type: ignore[attr-defined]
+    return call
 
 
 def profiled(name: str, device: str) -> dict[str, Any]:
@@ -163,7 +179,7 @@ def profiled(name: str, device: str) -> dict[str, Any]:
         clock = GraphClock()
         # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
         with torch._functorch.config.patch(enable_autograd_cache=False):
-            ALL[name](Run(device, clock.backend, few=TIMED, watch=clock.watch))
+            ALL[name](Run(device, inductor(clock.around), few=TIMED, watch=clock.watch))
         answer["graph_first_s"], answer["graph_shares"] = clock.first_s, clock.shares()
     return answer
 

@@ -62,24 +62,8 @@ def _ledger(report: Report) -> list[TableRow]:
 
 
 def _gpu(report: Report) -> list[TableRow]:
-    return [
-        {
-            "gpu": gpu.device,
-            "name": gpu.name,
-            "captured_s": gpu.captured_s,
-            "captured_pct": gpu.captured_pct,
-            "spread_pct": gpu.spread_pct,
-            "eager_s": gpu.eager_s,
-            "eager_pct": gpu.eager_pct,
-            "idle_s": gpu.idle_s,
-            "idle_pct": gpu.idle_pct,
-            "behind_pct": gpu.behind_pct,
-            "verdict": gpu.verdict,
-            "observed_pct": gpu.observed_pct,
-            "status": gpu.status,
-        }
-        for gpu in report.gpu.gpus
-    ]
+    rows = (dict(vars(gpu)) for gpu in report.gpu.gpus)
+    return [{"gpu": row.pop("device"), **row} for row in rows]
 
 
 def _next(report: Report) -> list[TableRow]:

@@ -48,8 +48,9 @@ def test_others_see_the_events_inside_ops_and_regions(run_forked: RunProgram) ->
     program = (
         CROWDED
         + """
+    from instrumented_backend.observe.ops import work
     def silences():
-        return 0 if meter._lib is None else meter._work().silences
+        return 0 if meter._lib is None else work.done(meter._lib).silences
     before = silences()
     step()
     alone = silences() - before

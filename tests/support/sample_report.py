@@ -13,6 +13,8 @@ from instrumented_backend.records import (
     CountersSection,
     EagerOpRecord,
     FileRecord,
+    GpuRow,
+    GpuSection,
     GraphRecord,
     GuardRecord,
     KernelRecord,
@@ -186,3 +188,29 @@ def sample() -> Report:
             ],
         ),
     )
+
+
+def sample_on_gpu() -> Report:
+    """The same with a GPU: the time after start-up that nothing was compiled in."""
+    report = sample()
+    report.gpu = GpuSection(
+        0.45,
+        [
+            GpuRow(
+                device=0,
+                name="NVIDIA H100",
+                captured_s=0.27,
+                eager_s=0.09,
+                idle_s=0.09,
+                captured_pct=60.0,
+                eager_pct=20.0,
+                idle_pct=20.0,
+                spread_pct=0.5,
+                behind_pct=3.0,
+                verdict="launch-bound",
+                observed_pct=17.0,
+                status="sampled",
+            )
+        ],
+    )
+    return report

@@ -5,7 +5,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from instrumented_backend.observe.native.build import GpuCallRow, GpuOpRow, GpuTimeRow
+from instrumented_backend.observe.native.build import (
+    GpuCallRow,
+    GpuFunctions,
+    GpuOpRow,
+    GpuTimeRow,
+)
+from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.torch_compat import machine
+
+
+def time_calls(lib: Any, graph: int, device: int) -> None:
+    """From here on the windows time that graph's calls, on its CUDA device."""
+    addresses = machine.cuda_functions(*GpuFunctions.NAMES.values())
+    if addresses is not None:
+        functions = GpuFunctions(*addresses)
+        for backward in (False, True):
+            lib.op_meter_gpu(region_key(graph, backward), device, ctypes.byref(functions))
 
 
 @dataclass

@@ -9,7 +9,6 @@ more than `BUDGET`.
 """
 
 import contextlib
-import ctypes
 import functools
 import gc
 import math
@@ -21,15 +20,16 @@ from typing import Any
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
-from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.observer import Observer
+from instrumented_backend.observe.ops import work
 from instrumented_backend.observe.ops.captured import GraphOps
+from instrumented_backend.observe.ops.gpu_seen import time_calls
 from instrumented_backend.observe.ops.lines import Lines
 from instrumented_backend.observe.ops.observed import Copied, Observed
 from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
-from instrumented_backend.torch_compat import dynamo, machine
+from instrumented_backend.torch_compat import dynamo
 
 # Of the time that the program runs: of windows after compilations, and of the others.
 BUDGET = 0.003
@@ -42,7 +42,6 @@ LONGEST_GAP_S = 0.135
 # took from the window's beginning to the last that was.
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
-EVENT_S = 0.06e-6  # what PyTorch takes for each event; what our own part takes is measured
 LOAD_PATIENCE_S, EXIT_PATIENCE_S = 0.2, 0.5  # of the program at its start, and at its end
 WHOLE_HEAP = 2  # the generation
 WORTH_NAMING_S = 0.5
@@ -157,10 +156,10 @@ class OpMeter(Observer):
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
             with self._lock:
                 self._lib = lib
-                self._work_before = self._work()
+                self._work_before = work.done(self._lib)
                 lib.op_meter_begin(self._since_ns, self._early_compile_ns)
                 for graph, device in self._on_gpus.items():
-                    self._tell_gpu(graph, device)
+                    time_calls(self._lib, graph, device)
                 if not self._compiling:
                     self._warm_up()
             self._gate.want("ops", True, natively=True)
@@ -201,7 +200,7 @@ class OpMeter(Observer):
             if self._lib is not None:
                 self._lib.op_meter_close()
                 self._lib.op_meter_clear()
-                self._work_before = self._work()
+                self._work_before = work.done(self._lib)
             self._lines.clear()
             self._warm_up()
 
@@ -215,7 +214,7 @@ class OpMeter(Observer):
         if self._lib is not None:
             self._lib.op_meter_after_fork()
             self._lib.op_meter_begin(self._since_ns, 0)
-            self._work_before = self._work()
+            self._work_before = work.done(self._lib)
         elif self._mode != "off":
             self._loader = None
 
@@ -272,15 +271,7 @@ class OpMeter(Observer):
         with self._lock:
             self._on_gpus[graph] = device
             if self._lib is not None:
-                self._tell_gpu(graph, device)
-
-    def _tell_gpu(self, graph: int, device: int) -> None:
-        addresses = machine.cuda_functions(*native.GpuFunctions.NAMES.values())
-        if addresses is not None:
-            functions = native.GpuFunctions(*addresses)
-            for backward in (False, True):
-                key = region_key(graph, backward)
-                self._lib.op_meter_gpu(key, device, ctypes.byref(functions))
+                time_calls(self._lib, graph, device)
 
     def _count_in_background(self) -> None:
         with self._failures.guard("captured ops"):
@@ -366,11 +357,11 @@ class OpMeter(Observer):
         lib = self._lib
         if lib is None or self._paused or self._stopped or self._is_asleep:
             return
-        if self._windows and self._spent_s(self._work_done()) > 2 * self._affordable_s():
+        if self._windows and work.spent_s(self._work_done()) > 2 * self._affordable_s():
             return
         is_first = not self._windows and not self._is_late
         if not self._is_warm_up:
-            self._spent_before_s = self._spent_s(self._work_done())
+            self._spent_before_s = work.spent_s(self._work_done())
         lib.op_meter_open(is_first)
         self._is_whole = self._is_whole or is_first
         self._windows += 1
@@ -397,7 +388,7 @@ class OpMeter(Observer):
                         if self._lib is None:  # `stop` found no wait to end
                             return
                         done = self._work_done()
-                    spent_s = self._spent_s(done)
+                    spent_s = work.spent_s(done)
                     plan = self._schedule.next(
                         spent_s - self._warm_up_s, spent_s, 1e-9 * done.open_ns
                     )
@@ -418,36 +409,23 @@ class OpMeter(Observer):
             lib.op_meter_finish(window, int(1e9 * LONGEST_GAP_S), awake)
             with self._lock:
                 if self._lib is not None and not self._is_warm_up:
-                    spent_s = self._spent_s(self._work_done())
+                    spent_s = work.spent_s(self._work_done())
                     self._warm_up_s += max(0.0, spent_s - before_s)
 
     def _is_enough(self) -> bool:
         """Of the window that is open: when it has cost what it may, and has seen the loop."""
         done = self._work_done()
-        spent_s, affordable_s = self._spent_s(done), self._affordable_s()
+        spent_s, affordable_s = work.spent_s(done), self._affordable_s()
         known = done.marks - done.novel
         loop = max(KNOWN_MARKS, KNOWN_TIMES * (done.novel - done.first))
         return spent_s > affordable_s and (known >= loop or spent_s > 2 * affordable_s)
 
+    def _work_done(self) -> native.Work:
+        """Since the last reset."""
+        return work.since(self._lib, self._work_before)
+
     def _affordable_s(self) -> float:
         return max(ALWAYS_AFFORDABLE_S, self._schedule.affordable_s())
-
-    def _work(self) -> native.Work:
-        work = native.Work()
-        self._lib.op_meter_work(ctypes.byref(work))
-        return work
-
-    def _work_done(self) -> native.Work:
-        """Since the last reset; marks are counted from there on by themselves."""
-        now, before = self._work(), self._work_before
-        for name in ("events", "ops", "op_ns", "samples", "sample_ns", "silences", "open_ns"):
-            setattr(now, name, getattr(now, name) - getattr(before, name))
-        return now
-
-    @staticmethod
-    def _spent_s(done: native.Work) -> float:
-        """What the windows have cost."""
-        return float(done.events * EVENT_S + 1e-9 * (done.op_ns + done.sample_ns))
 
     # --- Reading --------------------------------------------------------------------------------
 
@@ -465,5 +443,5 @@ class OpMeter(Observer):
     def change(self) -> tuple[int, ...] | None:
         """Another one if anything was seen since the last time; None: there is nothing to see."""
         with self._lock:
-            work = None if self._lib is None else self._work()
-        return None if work is None else (work.marks, work.ops, self._compiling)
+            done = None if self._lib is None else work.done(self._lib)
+        return None if done is None else (done.marks, done.ops, self._compiling)

@@ -51,6 +51,7 @@ def test_the_sections_of_the_contract() -> None:
         "lines",
         "files",
         "compiling",
+        "gpu",
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 import traces
 from calling import call, is_one_line
 from kernel_data import modules
-from sample_report import sample
+from sample_report import sample, sample_on_gpu
 
 from instrumented_backend import logs, settings
 from instrumented_backend.records import KernelRecord, Report
@@ -55,7 +55,7 @@ def everywhere(value: Any, evil: str, key: str = "") -> Any:
 @pytest.mark.parametrize("width", [20, 80, 200])
 @pytest.mark.parametrize("table", settings.TABLES)
 def test_a_report(table: str, width: int) -> None:
-    data = json.loads(sample().to_json())
+    data = json.loads(sample_on_gpu().to_json())
     report = Report.from_json(json.dumps(everywhere(data, EVIL)))
     for counters in (report.graphs[0].inductor_metrics, report.compile.phases):
         counters[EVIL] = 1

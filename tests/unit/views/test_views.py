@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from sample_report import sample
+from sample_report import sample, sample_on_gpu
 
 from instrumented_backend import settings
 from instrumented_backend.records import (
@@ -159,7 +159,7 @@ def test_long_tables_end_with_what_is_left_out() -> None:
 
 def test_every_table_of_the_settings_is_drawn() -> None:
     assert tuple(TABLES) == settings.TABLES
-    text = render(sample(), settings.TABLES, 120)
+    text = render(sample_on_gpu(), settings.TABLES, 120)
     for table in TABLES.values():
         if table.name != "summary":
             assert table.title in text

@@ -1,0 +1,96 @@
+"""A program's truth on a GPU: how long graphs have it, and whether the host is ahead of it.
+
+Two runs, each in a process of its own and none with our package. One has a clock round each graph,
+on the host: where the GPU waits for the host, that is how long a graph has the GPU, too. The other
+is torch.profiler's: where the host is ahead, what counts are the kernels that graphs launched.
+"""
+
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from proof.device_time import in_region
+
+from truth_programs.oracle import GraphClock, inductor
+from truth_programs.run import FIRST, Run
+
+TIMED, PROFILED = 100, 20  # turns of each loop
+PART = "part: "
+
+
+def clocked(name: str) -> dict[str, Any]:
+    """Seconds in graphs by the host's clock, and how many steps it was ahead at the end."""
+    import torch
+    import torch._functorch.config
+
+    from truth_programs.catalogue import ALL
+
+    torch.set_num_threads(1)
+    clock = GraphClock(all_threads=True)
+    run = Run("cuda", inductor(clock.around), few=TIMED, watch=clock.watch)
+    # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
+    with torch._functorch.config.patch(enable_autograd_cache=False):
+        ALL[name](run)
+    start = time.perf_counter()
+    torch.cuda.synchronize()
+    ahead_s = time.perf_counter() - start
+    turns = sum(max(0, count - FIRST) for count in run.parts.values())
+    return {
+        "first_s": clock.first_s,
+        "shares": clock.shares(),
+        "turns_ahead": ahead_s / (sum(clock.part_s.values()) / turns),
+    }
+
+
+def profiled(name: str) -> dict[str, float]:
+    """By part: the share of the time of kernels, copies and memsets that graphs launched."""
+    import torch
+    import torch._functorch.config
+    from torch.profiler import ProfilerActivity, profile, record_function
+
+    from truth_programs.catalogue import ALL
+
+    @contextmanager
+    def in_graph() -> Iterator[None]:
+        with record_function("TORCHDYNAMO"):
+            yield
+
+    @contextmanager
+    def watch(part: str, number: int) -> Iterator[None]:
+        if number < FIRST:
+            yield
+        else:
+            with record_function(PART + part):
+                yield
+
+    torch.set_num_threads(1)
+    with (
+        torch._functorch.config.patch(enable_autograd_cache=False),
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler,
+    ):
+        ALL[name](Run("cuda", inductor(in_graph), few=PROFILED, watch=watch))
+        torch.cuda.synchronize()
+    return _shares(profiler.events(), torch.autograd.DeviceType.CPU)
+
+
+def _shares(events: Iterable[Any], cpu: Any) -> dict[str, float]:
+    events = [event for event in events if event.device_type == cpu]
+    parts = sorted(
+        (event.time_range.start, event.time_range.end, event.name.removeprefix(PART))
+        for event in events
+        if event.name.startswith(PART)
+    )
+    starts = [start for start, _, _ in parts]
+    inside: dict[str, float] = defaultdict(float)
+    total: dict[str, float] = defaultdict(float)
+    for event in events:
+        found = bisect_right(starts, event.time_range.start) - 1
+        if not event.kernels or found < 0 or event.time_range.start > parts[found][1]:
+            continue  # launches nothing, or in a first time
+        part, us = parts[found][2], sum(kernel.duration for kernel in event.kernels)
+        total[part] += us
+        inside[part] += us * in_region(event)
+    return {part: inside[part] / us for part, us in total.items() if us}
