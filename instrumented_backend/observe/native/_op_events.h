@@ -177,10 +177,10 @@ int64_t begin_call(Thread& t, int64_t key) {
   return cost;
 }
 
-// It has ended, and the gap after it has begun.
-void end_call(Thread& t) {
+// It has ended, after `ns`, and the gap after it has begun.
+void end_call(Thread& t, int64_t ns) {
   const int64_t start = now_ns();
-  end_span(std::exchange(t.call, {}), t.quiet_ns - t.call_quiet, nullptr, 0);
+  end_span(std::exchange(t.call, {}), ns, t.quiet_ns - t.call_quiet, nullptr, 0);
   const int64_t cost = record_cost(start);
   t.work.op_ns += cost;
   std::lock_guard<std::mutex> lock(meter().mutex);
@@ -210,16 +210,16 @@ void begin_op(Thread& t) {
 class TimedOp {
  public:
   explicit TimedOp(Thread& t) : t_(t) {}
-  ~TimedOp() { end(nullptr, 0); }
+  ~TimedOp() { end(0, nullptr, 0); }
   TimedOp(const TimedOp&) = delete;
   TimedOp& operator=(const TimedOp&) = delete;
 
-  void end(const char* name, uint64_t cell) {
+  void end(int64_t ns, const char* name, uint64_t cell) {
     if (t_.op.number == 0) {
       return;
     }
     const int64_t start = now_ns();
-    end_span(std::exchange(t_.op, {}), 0, name, cell);
+    end_span(std::exchange(t_.op, {}), ns, 0, name, cell);
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
     t_.work.op_ns += cost;
     std::lock_guard<std::mutex> lock(meter().mutex);
@@ -410,8 +410,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
   }
   const int64_t booked = now_ns();
-  // The first may have loaded its kernel, which the others don't.
-  timed.end(is_first ? nullptr : name, cell_number);
+  // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
+  timed.end(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - end;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);

@@ -152,7 +152,7 @@ void op_meter_leave(int64_t key) {
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
   if (t.call.number != 0) {
     lock.unlock();
-    end_call(t);
+    end_call(t, ns);
   }
 }
 
