@@ -133,20 +133,25 @@ class Run:
     def gpu_is_bound(self) -> bool:
         """The host was a step ahead at the end, or more; or it waited, while the GPU was busy."""
         assert self.gpu is not None
-        return bool(self.gpu["host"]["turns_ahead"] > 1 or self.gpu["kernels"]["busy"] > 0.5)
+        ahead = statistics.median(run["turns_ahead"] for run in self.gpu["host"])
+        return bool(ahead > 1 or self.gpu["kernels"]["busy"] > 0.5)
 
-    def gpu_pair(self) -> Pair:
-        """Captured share of its timeline, in percent."""
+    def gpu_truths(self) -> list[float]:
+        """Captured shares of its timeline in percent, as the oracle's runs have it."""
         assert self.gpu is not None
-        shares = self.gpu["kernels" if self.gpu_is_bound else "host"]["shares"]
         part_s = dict(self.truth["part_s"])
         # What was waited for at the end is of the part that ran last.
         part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]
-        captured_s = self.gpu["host"]["first_s"]
-        captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
-        return self.gpu_row().get("captured_pct"), 100 * captured_s / self.report["gpu"][
-            "timeline_s"
-        ]
+        found = []
+        for run in self.gpu["host"]:
+            shares = (self.gpu["kernels"] if self.gpu_is_bound else run)["shares"]
+            captured_s = run["first_s"]
+            captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
+            found.append(100 * captured_s / self.report["gpu"]["timeline_s"])
+        return found
+
+    def gpu_pair(self) -> Pair:
+        return self.gpu_row().get("captured_pct"), statistics.median(self.gpu_truths())
 
     def sleep_pct(self) -> float:
         sleep_s: float = self.truth["spent_s"].get("sleep", 0.0)
@@ -373,8 +378,8 @@ class Spreads:
                     true = [float(run.eager[record["op"]])]
                     self._add("count of an op", record["count"], true, record.get("count_spread"))
             if run.gpu is not None:
-                ours, truth = run.gpu_pair()
-                self._add("GPU captured, %", ours, [truth], run.gpu_row().get("spread_pct"))
+                ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
+                self._add("GPU captured, %", ours, run.gpu_truths(), spread)
             for row in LEDGER_ROWS:
                 known = [other.ledger_pct(row) for other in always]
                 self._add("ledger row, %", run.ledger_pct(row), known, run.spread_pct(row))

@@ -149,11 +149,21 @@ void listen_again(Thread& t) {
 // What recording an event cost, and not what it waited for.
 int64_t record_cost(int64_t since) { return std::min(now_ns() - since, kLongestRecordNs); }
 
+// Of this thread, in the window that is open.
+bool has_many_spans(Thread& t, uint64_t seen_by) {
+  if (t.spans_in != seen_by) {
+    t.spans_in = seen_by;
+    t.spans = 0;
+  }
+  return ++t.spans > kManySpans;
+}
+
 // A call begins that a window sees. What recording that has cost.
 int64_t begin_call(Thread& t, int64_t key) {
   t.call = {};
   const uint64_t seen_by = open_now.load();
-  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed)) {
+  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed) ||
+      (has_many_spans(t, seen_by) && next_random(t) % kCallEvery != 0)) {
     return 0;
   }
   const int64_t start = now_ns();
@@ -165,7 +175,7 @@ int64_t begin_call(Thread& t, int64_t key) {
   {
     std::lock_guard<std::mutex> lock(meter().mutex);
     const Line* line = line_of(t);
-    if (line != nullptr && line->watched && line->seen_from == line->gap_start) {
+    if (line != nullptr && line->timed && line->watched && line->seen_from == line->gap_start) {
       first_op = line->first_op;
     }
   }
@@ -189,7 +199,7 @@ void end_call(Thread& t, int64_t ns) {
   }
 }
 
-// The GPU times one op in `kGpuEvery`, of those that are seen.
+// The GPU times some of the ops that are seen, by chance.
 void begin_op(Thread& t) {
   t.op = {};
   t.op_gpu_ns = 0;
@@ -197,7 +207,8 @@ void begin_op(Thread& t) {
   if (seen_by == 0 || --t.until_timed != 0) {
     return;
   }
-  t.until_timed = 1 + next_random(t) % (2 * kGpuEvery - 1);
+  const uint32_t every = has_many_spans(t, seen_by) ? kLaterOpEvery : kOpEvery;
+  t.until_timed = 1 + next_random(t) % (2 * every - 1);
   const int64_t start = now_ns();
   const int32_t device = op_device();
   if (device >= 0) {

@@ -1,6 +1,6 @@
 // The GPU's timeline: events on the streams that graphs are called on, while a window is open.
 //
-// One is recorded as a call of a graph begins and one as it ends, and round one in `kGpuEvery` ops.
+// One is recorded as a call of a graph begins and one as it ends, and round one in `kOpEvery` ops.
 // The GPU notes the time when it gets there; that is read later, when it has been there: nothing is
 // waited for. What lies between the two is the call's: on a GPU that is busy its kernels, and on
 // one that waits for the host all the time that the call took.
@@ -22,8 +22,10 @@ constexpr int kRelaxed = 2;     // cudaStreamCaptureModeRelaxed: a query breaks 
 constexpr int kMaxDevices = 64;
 constexpr size_t kEventsMade = 32, kMaxEventsMade = 4096;  // at once; in all, of a device
 constexpr size_t kMaxOpCells = 16384;
-constexpr int kPolled = 4;             // events that are looked at beside recording one
-constexpr uint32_t kGpuEvery = 8;      // ops, on average
+constexpr int kPolled = 4;  // events that are looked at beside recording one
+// Of a thread: all calls and one op in so many, on average, until it has had so many spans; then,
+// as in windows that never close, one call and one op in so many.
+constexpr uint32_t kOpEvery = 16, kManySpans = 1024, kCallEvery = 8, kLaterOpEvery = 64;
 constexpr int64_t kSpell = 250000000;  // for which the two clocks' distance is one
 constexpr int64_t kLongestSpell = 10000000000;
 constexpr int64_t kLongestRecordNs = 20000;  // what takes longer waited for the GPU
