@@ -25,6 +25,8 @@ def gpu_ledger(
     observed: Observed | None, found: Estimate | None, graphs: Sequence[GraphRecord]
 ) -> GpuSection:
     """The graphs' records get their time on the GPU."""
+    if observed is not None and observed.gpu.problem is not None:
+        return GpuSection(note=observed.gpu.problem, note_code=notes.GPU_UNKNOWN)
     if observed is None or found is None or not observed.gpu.times:
         return GpuSection()
     timeline_ns = float(max(0, observed.elapsed_ns - observed.times.main_compile_ns))

@@ -122,6 +122,11 @@ def test_nothing_seen() -> None:
     assert made.note == "no window saw a call of a graph on a GPU"
 
 
+def test_a_build_of_torch_that_has_not_its_functions() -> None:
+    made = gpu_ledger(observed(GpuSeen(problem="none")), Estimate(False), [])
+    assert (made.gpus, made.note, made.note_code) == ([], "none", notes.GPU_UNKNOWN)
+
+
 def test_an_error_of_cudas() -> None:
     found = seen(1.0, 0.1)
     found.error = 700
