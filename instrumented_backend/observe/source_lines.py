@@ -120,6 +120,7 @@ def _add_eager(lines: _Lines, found: Estimate) -> None:
         _, total = sums.setdefault(id(record), (record, Sampled()))
         total.add(sampled.ops, sampled.ns)
         total.ops_variance += sampled.ops_variance
+        total.gpu_ops, total.gpu_ns = total.gpu_ops + sampled.gpu_ops, total.gpu_ns + sampled.gpu_ns
     known_ops = math.fsum(total.ops for _, total in sums.values())
     known_ns = math.fsum(total.ns for _, total in sums.values())
     rest = found.eager.ops - known_ops, found.eager.ns - known_ns
@@ -135,6 +136,7 @@ def _add_eager(lines: _Lines, found: Estimate) -> None:
     for key, (record, total) in sums.items():
         record.eager_ops = whole[key]
         record.eager_time_us = total.ns / 1e3
+        record.eager_gpu_us = total.gpu_us
         record.eager_ops_spread = SPREAD * total.ops_error
 
 

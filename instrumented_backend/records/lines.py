@@ -30,6 +30,7 @@ class LineRecord:
     guards: list[int] = field(default_factory=list)  # places in `recompiles`: its guard is here
     kernels: list[int] = field(default_factory=list)  # places in `kernels`: made from this line
     device_time_us: float | None = None  # estimated: an equal part of each kernel's time
+    eager_gpu_us: float | None = None  # of the GPU's timeline, in eager ops; sampled
 
 
 @dataclass

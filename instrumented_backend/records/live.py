@@ -10,6 +10,7 @@ from instrumented_backend.records.causes import BreakRecord, RecompileRecord
 from instrumented_backend.records.compilation import CompileSection, Compiling
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.decoding import decode
+from instrumented_backend.records.gpu import GpuSection
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.report import RunSection, SummarySection
 from instrumented_backend.records.store import MAX_BYTES
@@ -29,6 +30,7 @@ class LiveReport:
     ledger: LedgerSection = field(default_factory=LedgerSection)
     compiled: list[CompiledRecord] = field(default_factory=list)
     compiling: list[Compiling] = field(default_factory=list)
+    gpu: GpuSection = field(default_factory=GpuSection)
 
 
 def read_live(path: Path) -> LiveReport:

@@ -330,6 +330,7 @@ def _lines(
         if (other := known.get((line.file, line.line))) is not None:
             _subtract(line, other, "captured_ops", "forward_ops", "backward_ops", "eager_ops")
             _subtract(line, other, "eager_time_us", "recompiles", "recompile_s", "device_time_us")
+            _subtract(line, other, "eager_gpu_us")
             if line.eager_ops_spread is not None:
                 line.eager_ops_spread += other.eager_ops_spread or 0.0
         figures = line.captured_ops, line.eager_ops, line.eager_time_us, line.recompiles

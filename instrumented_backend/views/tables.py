@@ -220,6 +220,7 @@ def _lines(report: Report) -> list[TableRow]:
             "eager_ops": record.eager_ops,
             "eager_ops_spread": record.eager_ops_spread,
             "eager_time_us": record.eager_time_us,
+            "eager_gpu_us": record.eager_gpu_us,
             "breaks": len(record.breaks) or None,
             "recompiles": record.recompiles or None,
             "recompile_s": record.recompile_s or None,
@@ -418,7 +419,7 @@ TABLES = {
             "Your own lines: what was captured from each, and what ran eagerly on it",
             _lines,
             frozenset({"forward_ops", "backward_ops", "eager_ops_spread", "recompile_s"})
-            | {"device_time_us", "graphs", "called"},
+            | {"device_time_us", "eager_gpu_us", "graphs", "called"},
             ("function", "kernels"),
             frozenset({"eager_time_us"}),
         ),

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from instrumented_backend.records import (
     BreakRecord,
     DeviceRecord,
-    GpuRow,
     LedgerRow,
     LedgerSection,
     OpsRecord,
@@ -27,6 +26,7 @@ from instrumented_backend.units import (
 )
 from instrumented_backend.views.advice import LARGE_SPREAD_POINTS, next_steps, remarks
 from instrumented_backend.views.causes import BLOCKS, render_blocks
+from instrumented_backend.views.gpu import gpu_lines
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.next_steps import TRIAL, at_most
@@ -41,7 +41,6 @@ PREFIX = "instrumented: "
 MAX_ROWS = 100
 _NUMBERED = frozenset({"compiled", "graph", "line", "pid", "rank"})  # names that are numbers
 WORTH_NAMING_PCT = 1.0  # of op time, or of wall time
-MAX_GPUS = 8
 MAX_LINES = 3  # of breaks and skipped functions in the summary
 
 
@@ -73,7 +72,7 @@ def _summary(report: Report, width: int) -> str:
     )
     lines += [line for said in running_lines(report) for line in wrap(said, width)]
     lines += wrap(_ledger_line(report), width)
-    lines += [line for said in gpu_lines(report) for line in wrap(said, width)]
+    lines += [line for said in gpu_lines(report.gpu) for line in wrap(said, width)]
     lines += wrap(_captured(report), width)
     lines += wrap(_device_line(report.ops.device), width)
     lines += wrap(_compile_line(report), width)
@@ -109,29 +108,6 @@ def _ledger_line(report: Report) -> str:
         if row.seconds is not None
     ]
     return f"{line} · other threads: {', '.join(others)}" if others else line
-
-
-def gpu_lines(report: Report) -> list[str]:
-    """``GPU: compiled code 60 %, eager 40 % · launch-bound``, for each of them."""
-    gpus = report.gpu.gpus
-    if not gpus and report.gpu.note:
-        return [f"GPU: where its time went is unknown: {report.gpu.note}"]
-    return [
-        f"GPU{f' {gpu.device}' if len(gpus) > 1 else ''}: {_gpu_words(gpu)}"
-        for gpu in gpus[:MAX_GPUS]
-    ]
-
-
-def _gpu_words(gpu: GpuRow) -> str:
-    shares = [("compiled code", gpu.captured_pct), ("eager", gpu.eager_pct)]
-    if (gpu.idle_pct or 0.0) >= WORTH_NAMING_PCT:
-        shares.append(("idle", gpu.idle_pct))
-    words = ", ".join(f"{name} {whole_percent(share or 0.0)}" for name, share in shares)
-    if gpu.verdict is not None:
-        words += f" · {gpu.verdict}"
-    if gpu.spread_pct > LARGE_SPREAD_POINTS:
-        words += f" · sampled, ± {gpu.spread_pct:.0f} points; INSTRUMENTED_OPS=always sees more"
-    return words
 
 
 def _worth_naming(ledger: LedgerSection, rows: list[LedgerRow]) -> list[tuple[LedgerRow, float]]:

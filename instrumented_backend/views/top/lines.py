@@ -6,6 +6,7 @@ from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.follow import ENDED, FollowedReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, whole_percent
+from instrumented_backend.views.gpu import gpu_lines
 from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.top.events import Event
 from instrumented_backend.views.top.names import labels, together
@@ -29,6 +30,8 @@ def status_line(watched: Watched) -> str:
         parts.append(rates)
     if running and (ledger := ledger_words_of(running[0])):
         parts.append(ledger)
+    if running and (report := running[0].report) is not None:
+        parts += gpu_lines(report.gpu)
     parts += [
         f"compiling {each.what} for {elapsed(each.for_s)}"
         + (f" ({together(each.who)})" if len(watched.reports) > 1 else "")

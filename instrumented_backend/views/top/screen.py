@@ -11,6 +11,7 @@ from instrumented_backend.records.follow import DIED, ENDED, SILENT, UNREADABLE,
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed, seconds, whole_percent
+from instrumented_backend.views.gpu import gpu_lines
 from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.top.events import BAD, WORK, age
 from instrumented_backend.views.top.lines import (
@@ -237,6 +238,7 @@ def _details(known: FollowedReport, watched: Watched, width: int, room: int) -> 
         lines.append(Text(ledger_words_of(known)))
     elif report.ledger.note:
         lines.append(Text(shown(f"where the time went is unknown: {report.ledger.note}"), "dim"))
+    lines += [Text(shown(line)) for line in gpu_lines(report.gpu)]
     left = max(0, room - len(lines) - 2) // 2
     again = list(_recompiles(report, left)) if left >= 1 else []
     return [*lines, Text(), *again] if again else lines

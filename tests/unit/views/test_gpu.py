@@ -7,8 +7,9 @@ from sample_report import sample, sample_on_gpu
 
 from instrumented_backend.records import GpuSection, Report, notes
 from instrumented_backend.views.files import write_files
+from instrumented_backend.views.gpu import gpu_lines
 from instrumented_backend.views.page.charts import gpu_bars
-from instrumented_backend.views.text import gpu_lines, render
+from instrumented_backend.views.text import render
 
 
 def with_row(number: int = 0, **fields: object) -> Report:
@@ -24,11 +25,11 @@ def test_the_third_line() -> None:
 
 def test_idle_under_one_percent_is_left_out() -> None:
     report = with_row(captured_pct=60.0, eager_pct=39.5, idle_pct=0.5, verdict="GPU-bound")
-    assert gpu_lines(report) == ["GPU: compiled code 60 %, eager 40 % · GPU-bound"]
+    assert gpu_lines(report.gpu) == ["GPU: compiled code 60 %, eager 40 % · GPU-bound"]
 
 
 def test_a_large_spread_is_said() -> None:
-    (line,) = gpu_lines(with_row(spread_pct=7.2, verdict=None))
+    (line,) = gpu_lines(with_row(spread_pct=7.2, verdict=None).gpu)
     assert line.endswith("idle 20 % · sampled, ± 7 points; INSTRUMENTED_OPS=always sees more")
 
 
@@ -36,18 +37,18 @@ def test_several() -> None:
     report = sample_on_gpu()
     (row,) = report.gpu.gpus
     report.gpu.gpus = [row] * 2
-    assert [line[:7] for line in gpu_lines(report)] == ["GPU 0: "] * 2
+    assert [line[:7] for line in gpu_lines(report.gpu)] == ["GPU 0: "] * 2
 
 
 def test_no_gpu_no_line() -> None:
-    assert gpu_lines(sample()) == []
+    assert gpu_lines(sample().gpu) == []
     assert gpu_bars(sample().gpu) == []
 
 
 def test_why_it_is_unknown() -> None:
     report = sample()
     report.gpu = GpuSection(note="no window saw one", note_code=notes.GPU_UNKNOWN)
-    assert gpu_lines(report) == ["GPU: where its time went is unknown: no window saw one"]
+    assert gpu_lines(report.gpu) == ["GPU: where its time went is unknown: no window saw one"]
 
 
 def test_the_file(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from live_reports import STARTED_AT, compiling, keep, live, path_of
 from rich.console import Console
+from sample_report import sample_on_gpu
 
 from instrumented_backend.records import RunSection, find_reports
 from instrumented_backend.records import follow as follow_module
@@ -188,6 +189,15 @@ def test_a_screen(bench: Bench) -> None:
     }
     assert list(bars) == ["compiling", "Python", "startup"]  # 50, 29 and 20 %; the rest has none
     assert bars["compiling"] / bars["startup"] == pytest.approx(2.5, rel=0.1)
+
+
+def test_a_gpu(bench: Bench) -> None:
+    report = live()
+    report.gpu = sample_on_gpu().gpu
+    keep(bench.folder, report)
+    said = "GPU: compiled code 60 %, eager 20 %, idle 20 % · launch-bound"
+    assert said in "\n".join(bench.screen())
+    assert said in lines.status_line(bench.watched)
 
 
 def test_64_ranks(bench: Bench) -> None:
