@@ -91,7 +91,7 @@ def command(
 def _limits(
     config: Path | None, texts: tuple[str, ...], baseline: Path | None, update: bool
 ) -> "Limits":
-    """From the file, then from the command line, which goes before it. Raises CheckError."""
+    """From the file, then from the command line, which takes precedence. Raises CheckError."""
     from instrumented_backend.compare.limits import (
         TABLE,
         CheckError,

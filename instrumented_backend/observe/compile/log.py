@@ -407,7 +407,7 @@ def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
 
 
 def _failed_guards(payload: str) -> list[FailedGuard]:
-    """Why a function is about to be compiled again, from the trace log's ``recompile_reasons``.
+    """Why a function is about to be recompiled, from the trace log's ``recompile_reasons``.
 
     One reason is there as it is, several as a list.
     """

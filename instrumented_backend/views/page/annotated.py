@@ -167,7 +167,7 @@ def told(record: LineRecord, eager: Sequence[MissingRecord]) -> str:
     if record.breaks:
         parts.append("the graph breaks here")
     if record.recompiles:
-        parts.append(f"compiled again {count(record.recompiles, 'time')}")
+        parts.append(f"recompiled {count(record.recompiles, 'time')}")
     elif record.guards:
         parts.append("a guard that failed was made here")
     return "; ".join(parts)
