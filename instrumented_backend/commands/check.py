@@ -156,7 +156,7 @@ def _findings(limits: "Limits", reports: dict[int, Report]) -> tuple[list["Findi
 
 
 def _fits(baseline: "Baseline", path: Path, reports: dict[int, Report]) -> list[str]:
-    """What it was made with that is now another. Raises CheckError where it is no comparison."""
+    """What differs from the baseline's run. Raises CheckError where the two cannot be compared."""
     from instrumented_backend.compare.functions import program_of
     from instrumented_backend.compare.limits import CheckError
 

@@ -27,7 +27,7 @@ def read_one(path: AnyPath) -> Report:
 
 
 def read_all(paths: Iterable[AnyPath]) -> list[Report]:
-    """The reports in files, and all in folders; raises UsageError."""
+    """Read the files, and all reports in the folders; raises UsageError."""
     return [read_one(file) for path in paths for file in files_of(path)]
 
 

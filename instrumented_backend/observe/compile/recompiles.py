@@ -84,7 +84,7 @@ class RecompileLog:
     def _failed(
         self, record: RecompileRecord, guard: FailedGuard
     ) -> tuple[GuardRecord | None, bool]:
-        """Its record, and whether no version was compiled for the value that it met."""
+        """The guard's record, and whether no version was compiled for the value that it met."""
         for known in record.guards:
             if (known.kind, known.subject) == (guard.kind, guard.subject):
                 break

@@ -1,4 +1,4 @@
-"""Says once that a program spends its time compiling the same functions again."""
+"""Says once that a program spends its time recompiling the same functions."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, recorded again, skipped."""
+"""CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, rerecorded, skipped."""
 
 import logging
 import re

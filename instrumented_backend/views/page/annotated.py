@@ -77,7 +77,7 @@ class ShownFile:
 
 
 def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFile]:
-    """The one in which most time was lost first; what is on no known line last."""
+    """Files by the time lost in them, most first; what is on no known line comes last."""
     by_file: defaultdict[str | None, list[LineRecord]] = defaultdict(list)
     for record in report.lines:
         by_file[record.file].append(record)

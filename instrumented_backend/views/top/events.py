@@ -39,7 +39,7 @@ class Event:
 
 
 def events(report: LiveReport, before: LiveReport | None) -> Iterator[Event]:
-    """Without a report before, what goes on, and not all that had happened until then."""
+    """What happened between two reports. Without an earlier one: only what is under way."""
     was_under_way = {_key(each): each for each in before.compiling} if before is not None else {}
     under_way = {_key(each): each for each in report.compiling}
     if before is not None:
@@ -159,5 +159,5 @@ def found(report: LiveReport, state: str) -> str:
 
 
 def age(report: LiveReport) -> float | None:
-    """How long the process had been there or, where that is not known, had been observed."""
+    """The process's age or, where that is not known, how long it had been observed."""
     return report.run.wall_s if report.ledger.wall_s is None else report.ledger.wall_s

@@ -38,7 +38,7 @@ class UnderWay:
 
 
 class Watched:
-    """The reports of one place, with what happened since one looks."""
+    """The reports of one place, with what has happened since watching began."""
 
     def __init__(self, name: str, follower: Follower) -> None:
         self.name = name
@@ -131,7 +131,7 @@ class Watched:
         return came, became
 
     def _keep(self, event: Event) -> None:
-        """With an equal one of other processes, where it was a moment ago."""
+        """Keep the event, joined with an equal one of other processes a moment ago."""
         for old in reversed(self.log):
             if abs(event.at - old.at) > TOGETHER_S:
                 break
