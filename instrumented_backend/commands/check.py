@@ -68,9 +68,9 @@ def command(
     adds figures. Times are compared only if they are named there, or have a limit.
 
     \b
-        instrumented-backend check reports --limit graph_breaks=0 --limit recompiles=1
-        instrumented-backend check reports --baseline compile-baseline.json --update
-        instrumented-backend check reports --baseline compile-baseline.json
+        instrumented-backend check reports --limit graph_breaks=0
+        instrumented-backend check reports --baseline baseline.json --update
+        instrumented-backend check reports --baseline baseline.json
     """
     from instrumented_backend.compare.checking import MISSED
     from instrumented_backend.compare.limits import CheckError
