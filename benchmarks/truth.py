@@ -4,14 +4,16 @@
     python benchmarks/truth.py --only six-calls --runs 1      # a minute
     python benchmarks/truth.py --json rows.json --keep reports
 
-Each program runs in the default and with `INSTRUMENTED_OPS=always`, in processes of their own. Its
-truth comes from elsewhere:
+Each program runs in the default and with `INSTRUMENTED_OPS=always`, in processes of their own:
+forks of one that has imported torch. Its truth comes from elsewhere:
 
 - counts of ops: how often each part of the program ran, which the program counts, times what
   torch.profiler sees in that part, in another process (`truth_programs/oracle.py`);
 - the ledger: the program's own clocks round what it does, torch's own figure for compile time, and
   a clock round each graph under plain Inductor; what these cannot tell, by `always`;
-- shares of op time: `always`, which sees each op.
+- shares of op time: `always`, which sees each op;
+- on a GPU, the captured share of its timeline, and what bounds it: a clock on the host, and
+  torch.profiler's kernels (`truth_programs/gpu_oracle.py`).
 
 A row is the median run, with the worst run's error. Exit code 1 if a row is off by more than its
 limit. Ctrl-C prints what was measured until then.
@@ -26,11 +28,11 @@ from pathlib import Path
 from typing import Any
 
 import click
-from proof import child
+from proof import forked
 from proof.figures import exit_code, measured, table, write_json
 from proof.truth import TRUTH_HEADERS, Row, Run, Spreads, rows_of, run_of
+from truth_programs import gpu_oracle, oracle
 from truth_programs import measured as program
-from truth_programs import oracle
 from truth_programs.catalogue import ALL, ON_CUDA, PROGRAMS
 
 MODES = ("auto", "always")  # the first is what a program gets that sets nothing
@@ -53,6 +55,8 @@ def main(
     keep: Path | None,
 ) -> None:
     """Compare reports with what is known of the programs; exit code 1 if one is off."""
+    # Asking whether there is a GPU would keep forks from using it.
+    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch
 
     if device == "cpu" and set(only) & set(ON_CUDA):
@@ -96,7 +100,13 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
     with click.progressbar(tasks, label=f"{name:17}", file=sys.stderr) as bar:
         for task in bar:
             if task == "oracle":
-                known = child.call_quietly(oracle.profiled, name, device)
+                known = forked.call(oracle.profiled, name, device)
+                if device == "cuda":
+                    known["gpu"] = {
+                        # One run differs from the next by more than the figures' spreads.
+                        "host": [forked.call(gpu_oracle.clocked, name) for _ in range(3)],
+                        "kernels": forked.call(gpu_oracle.profiled, name),
+                    }
                 base.mkdir(parents=True, exist_ok=True)
                 (base / "oracle.json").write_text(json.dumps(known))
                 continue
@@ -109,7 +119,7 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
             if task != "auto":
                 variables["INSTRUMENTED_OPS"] = "always"
             few = WARM if task == "warm" else None
-            child.call_quietly(program.measured, name, device, long, few, **variables)
+            forked.call(program.measured, name, device, long, few, **variables)
             if task in found:
                 found[task].append(run_of(folder, known))
     return found

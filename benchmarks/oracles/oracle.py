@@ -64,7 +64,9 @@ def profile(run: Callable[[], object]) -> Profiled:
     return found
 
 
-def run_in_region(gm: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+def run_in_region(
+    gm: torch.fx.GraphModule, _: object, mode: str | None = None
+) -> Callable[..., object]:
     """A Dynamo backend: the graph as it is, in a region of the name that ours has."""
 
     def call(*args: object) -> object:

@@ -5,11 +5,14 @@ from collections.abc import Callable
 import torch
 
 
-def record_function(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Callable[..., object]:
+def record_function(
+    gm: torch.fx.GraphModule, inputs: list[torch.Tensor], mode: str | None = None
+) -> Callable[..., object]:
     """A Dynamo backend."""
     from torch._inductor.compile_fx import compile_fx
 
-    compiled = compile_fx(gm, inputs)
+    patches = None if mode is None else torch._inductor.list_mode_options(mode)
+    compiled = compile_fx(gm, inputs, config_patches=patches)
 
     def call(*args: object) -> object:
         with torch.profiler.record_function("TORCHDYNAMO"):

@@ -43,6 +43,7 @@ class Run:
     eager: Counter[str]  # by the oracle
     captured_ops: int
     graph_s: float | None = None  # by the oracle's clock, of the main thread
+    gpu: dict[str, Any] | None = None  # by `gpu_oracle`, with CUDA
 
     @property
     def pct_time(self) -> float | None:
@@ -122,6 +123,36 @@ class Run:
         known = [row["seconds"] for row in self.ledger().values() if row["seconds"] is not None]
         return self._pct(min(known)) if known else None
 
+    # --- The GPU ledger -------------------------------------------------------------------------
+
+    def gpu_row(self) -> dict[str, Any]:
+        (row,) = self.report["gpu"]["gpus"] or [{}]
+        return dict(row)
+
+    @property
+    def gpu_is_bound(self) -> bool:
+        """The host was a step ahead at the end, or more; or it waited, while the GPU was busy."""
+        assert self.gpu is not None
+        ahead = statistics.median(run["turns_ahead"] for run in self.gpu["host"])
+        return bool(ahead > 1 or self.gpu["kernels"]["busy"] > 0.5)
+
+    def gpu_truths(self) -> list[float]:
+        """Captured shares of its timeline in percent, as the oracle's runs have it."""
+        assert self.gpu is not None
+        part_s = dict(self.truth["part_s"])
+        # What was waited for at the end is of the part that ran last.
+        part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]
+        found = []
+        for run in self.gpu["host"]:
+            shares = (self.gpu["kernels"] if self.gpu_is_bound else run)["shares"]
+            captured_s = run["first_s"]
+            captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
+            found.append(100 * captured_s / self.report["gpu"]["timeline_s"])
+        return found
+
+    def gpu_pair(self) -> Pair:
+        return self.gpu_row().get("captured_pct"), statistics.median(self.gpu_truths())
+
     def sleep_pct(self) -> float:
         sleep_s: float = self.truth["spent_s"].get("sleep", 0.0)
         return 100 * sleep_s / (self.wall_s or self.truth["wall_s"])
@@ -153,6 +184,7 @@ def run_of(folder: Path, oracle: dict[str, Any]) -> Run:
         eager_of(oracle, parts),
         captured_of(oracle, parts),
         graph_s,
+        oracle.get("gpu"),
     )
 
 
@@ -189,9 +221,17 @@ def rows_of(program: str, runs: dict[str, list[Run]]) -> Iterator[Row]:
         if mode != "always":
             yield from _against_always(row, always, listed)
         yield from _of_ledger(row, mode, always)
+        if always[0].gpu is not None:
+            yield row("GPU: captured, %", Run.gpu_pair, POINTS, True)
+            yield row("GPU: right verdict", _verdict, 0)
 
 
 MakeRow = Callable[..., Row]
+
+
+def _verdict(run: Run) -> Pair:
+    truth = "GPU-bound" if run.gpu_is_bound else "launch-bound"
+    return float(run.gpu_row().get("verdict") == truth), 1.0
 
 
 def _against_always(row: MakeRow, always: list[Run], listed: list[str]) -> Iterator[Row]:
@@ -337,6 +377,9 @@ class Spreads:
                 if run.op_shares()[record["op"]] >= LISTED_PCT:
                     true = [float(run.eager[record["op"]])]
                     self._add("count of an op", record["count"], true, record.get("count_spread"))
+            if run.gpu is not None:
+                ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
+                self._add("GPU captured, %", ours, run.gpu_truths(), spread)
             for row in LEDGER_ROWS:
                 known = [other.ledger_pct(row) for other in always]
                 self._add("ledger row, %", run.ledger_pct(row), known, run.spread_pct(row))

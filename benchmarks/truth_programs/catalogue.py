@@ -31,6 +31,7 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
 }
 ON_CUDA: dict[str, Callable[[Run], None]] = {
     "gpu-bound": training.gpu_bound,
+    "gpu-bound-waits": training.gpu_bound_waits,
     "autocast": training.autocast,
     "reduce-overhead": training.reduce_overhead,
 }

@@ -45,8 +45,11 @@ def clocked(name: str) -> dict[str, Any]:
     }
 
 
-def profiled(name: str) -> dict[str, float]:
-    """By part: the share of the time of kernels, copies and memsets that graphs launched."""
+def profiled(name: str) -> dict[str, Any]:
+    """By part, the share of the time of kernels, copies and memsets that graphs launched.
+
+    And "busy": that time, to the time of all parts.
+    """
     import torch
     import torch._functorch.config
     from torch.profiler import ProfilerActivity, profile, record_function
@@ -76,7 +79,7 @@ def profiled(name: str) -> dict[str, float]:
     return _shares(profiler.events(), torch.autograd.DeviceType.CPU)
 
 
-def _shares(events: Iterable[Any], cpu: Any) -> dict[str, float]:
+def _shares(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
     events = [event for event in events if event.device_type == cpu]
     parts = sorted(
         (event.time_range.start, event.time_range.end, event.name.removeprefix(PART))
@@ -93,4 +96,7 @@ def _shares(events: Iterable[Any], cpu: Any) -> dict[str, float]:
         part, us = parts[found][2], sum(kernel.duration for kernel in event.kernels)
         total[part] += us
         inside[part] += us * in_region(event)
-    return {part: inside[part] / us for part, us in total.items() if us}
+    return {
+        "shares": {part: inside[part] / us for part, us in total.items() if us},
+        "busy": sum(total.values()) / sum(end - start for start, end, _ in parts),
+    }

@@ -141,7 +141,7 @@ class GraphClock:
 def inductor(around: Callable[[], AbstractContextManager[Any]]) -> Callable[..., Any]:
     """A backend: Inductor, and ``around`` each call of a graph, forward and backward."""
 
-    def compile_graph(gm: Any, inputs: list[Any], **options: Any) -> Callable[..., Any]:
+    def compile_graph(gm: Any, inputs: list[Any], mode: str | None = None) -> Callable[..., Any]:
         import torch
         from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
@@ -149,7 +149,7 @@ def inductor(around: Callable[[], AbstractContextManager[Any]]) -> Callable[...,
             compiled = compile_fx_inner(*arguments, **inner_options)
             return _within(around, compiled) if inner_options.get("is_backward") else compiled
 
-        patches = torch._inductor.list_mode_options(options["mode"]) if "mode" in options else None
+        patches = None if mode is None else torch._inductor.list_mode_options(mode)
         return _within(around, compile_fx(gm, inputs, inner, patches))
 
     return compile_graph

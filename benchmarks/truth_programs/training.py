@@ -27,9 +27,13 @@ def _train(
     in_place: bool = False,
     size: int = BATCH,
     autocast: bool = False,
+    waits: bool = False,
     **options: Any,
 ) -> None:
-    """``model`` compiled as a whole, with ``options``, or each of its blocks; AdamW."""
+    """``model`` compiled as a whole, with ``options``, or each of its blocks; AdamW.
+
+    With ``waits`` it looks at the loss in each step.
+    """
     model.to(run.device)
     inputs = forever(batches(run.device, size=size))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
@@ -43,6 +47,8 @@ def _train(
             run.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
+            if waits:
+                loss.item()
 
 
 def one_graph(run: Run, steps: int) -> None:
@@ -52,6 +58,11 @@ def one_graph(run: Run, steps: int) -> None:
 def gpu_bound(run: Run) -> None:
     """Batches so large that the host waits for the GPU."""
     _train(run, Blocks(6), 400, size=200_000)
+
+
+def gpu_bound_waits(run: Run) -> None:
+    """The same, and the host waits for each step's loss."""
+    _train(run, Blocks(6), 300, size=200_000, waits=True)
 
 
 def autocast(run: Run) -> None:

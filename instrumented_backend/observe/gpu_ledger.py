@@ -25,6 +25,8 @@ def gpu_ledger(
     observed: Observed | None, found: Estimate | None, graphs: Sequence[GraphRecord]
 ) -> GpuSection:
     """The graphs' records get their time on the GPU."""
+    if observed is not None and observed.gpu.problem is not None:
+        return GpuSection(note=observed.gpu.problem, note_code=notes.GPU_UNKNOWN)
     if observed is None or found is None or not observed.gpu.times:
         return GpuSection()
     timeline_ns = float(max(0, observed.elapsed_ns - observed.times.main_compile_ns))
@@ -42,22 +44,27 @@ def gpu_ledger(
             graph.forward_gpu_us = None if forward is None else forward / 1e3
             graph.backward_gpu_us = None if backward is None else backward / 1e3
     if timeline_ns:
-        waited_ns = waiting_ns(observed)
-        section.gpus = [_row(gpu, timeline_ns, waited_ns) for gpu in estimates]
+        section.gpus = [
+            _row(gpu, timeline_ns, waiting_ns(observed, gpu.late_ns)) for gpu in estimates
+        ]
     return section
 
 
-def waiting_ns(observed: Observed) -> float:
-    """Of the main thread's gaps: in DataLoaders, and in long ones with next to no ops."""
+def waiting_ns(observed: Observed, late_ns: float) -> float:
+    """Of the main thread's gaps: in DataLoaders, and in long ones with next to no ops.
+
+    ``late_ns`` of each pass until a GPU that is behind the host has caught up.
+    """
     total = 0.0
     for kind in observed.kinds:
+        left_ns = max(0.0, kind.ns[0] - kind.n[0] * late_ns)
         if observed.marks[kind.mark].in_data:
-            total += kind.ns[0]
+            total += left_ns
         elif kind.octave >= LONG:
             parts = [part.seen for part in (*kind.wholes, *kind.slices)]
             seen_ns, op_ns = sum(seen.ns for seen in parts), sum(seen.op_ns for seen in parts)
             share = op_ns / seen_ns if seen_ns else 1.0
-            total += kind.ns[0] * (1 - share) if share < WAITING else 0.0
+            total += left_ns * (1 - share) if share < WAITING else 0.0
     return total
 
 
@@ -65,8 +72,7 @@ def _row(gpu: GpuEstimate, timeline_ns: float, waited_ns: float) -> GpuRow:
     captured_ns = min(timeline_ns, gpu.captured_ns)
     left_ns = timeline_ns - captured_ns
     is_behind = gpu.behind_share is not None and gpu.behind_share > BEHIND
-    # A GPU that is behind works on while the host waits.
-    waited_ns = 0.0 if is_behind else min(left_ns, waited_ns)
+    waited_ns = min(left_ns, waited_ns)
     idle_ns = waited_ns + gpu.idle_share * (left_ns - waited_ns)
     verdict = None
     if gpu.behind_share is not None:

@@ -130,7 +130,7 @@ def _gpu_words(gpu: GpuRow) -> str:
     if gpu.verdict is not None:
         words += f" · {gpu.verdict}"
     if gpu.spread_pct > LARGE_SPREAD_POINTS:
-        words += f" · sampled, ± {gpu.spread_pct:.0f} points; INSTRUMENTED_OPS=always observes all"
+        words += f" · sampled, ± {gpu.spread_pct:.0f} points; INSTRUMENTED_OPS=always sees more"
     return words
 
 

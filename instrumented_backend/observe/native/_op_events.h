@@ -149,11 +149,21 @@ void listen_again(Thread& t) {
 // What recording an event cost, and not what it waited for.
 int64_t record_cost(int64_t since) { return std::min(now_ns() - since, kLongestRecordNs); }
 
+// Of this thread, in the window that is open.
+bool has_many_spans(Thread& t, uint64_t seen_by) {
+  if (t.spans_in != seen_by) {
+    t.spans_in = seen_by;
+    t.spans = 0;
+  }
+  return ++t.spans > kManySpans;
+}
+
 // A call begins that a window sees. What recording that has cost.
 int64_t begin_call(Thread& t, int64_t key) {
   t.call = {};
   const uint64_t seen_by = open_now.load();
-  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed)) {
+  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed) ||
+      (has_many_spans(t, seen_by) && next_random(t) % kCallEvery != 0)) {
     return 0;
   }
   const int64_t start = now_ns();
@@ -165,7 +175,7 @@ int64_t begin_call(Thread& t, int64_t key) {
   {
     std::lock_guard<std::mutex> lock(meter().mutex);
     const Line* line = line_of(t);
-    if (line != nullptr && line->watched && line->seen_from == line->gap_start) {
+    if (line != nullptr && line->timed && line->watched && line->seen_from == line->gap_start) {
       first_op = line->first_op;
     }
   }
@@ -177,10 +187,10 @@ int64_t begin_call(Thread& t, int64_t key) {
   return cost;
 }
 
-// It has ended, and the gap after it has begun.
-void end_call(Thread& t) {
+// It has ended, after `ns`, and the gap after it has begun.
+void end_call(Thread& t, int64_t ns) {
   const int64_t start = now_ns();
-  end_span(std::exchange(t.call, {}), t.quiet_ns - t.call_quiet, nullptr, 0);
+  end_span(std::exchange(t.call, {}), ns, t.quiet_ns - t.call_quiet, nullptr, 0);
   const int64_t cost = record_cost(start);
   t.work.op_ns += cost;
   std::lock_guard<std::mutex> lock(meter().mutex);
@@ -189,7 +199,7 @@ void end_call(Thread& t) {
   }
 }
 
-// The GPU times one op in `kGpuEvery`, of those that are seen.
+// The GPU times some of the ops that are seen, by chance.
 void begin_op(Thread& t) {
   t.op = {};
   t.op_gpu_ns = 0;
@@ -197,7 +207,8 @@ void begin_op(Thread& t) {
   if (seen_by == 0 || --t.until_timed != 0) {
     return;
   }
-  t.until_timed = 1 + next_random(t) % (2 * kGpuEvery - 1);
+  const uint32_t every = has_many_spans(t, seen_by) ? kLaterOpEvery : kOpEvery;
+  t.until_timed = 1 + next_random(t) % (2 * every - 1);
   const int64_t start = now_ns();
   const int32_t device = op_device();
   if (device >= 0) {
@@ -210,16 +221,16 @@ void begin_op(Thread& t) {
 class TimedOp {
  public:
   explicit TimedOp(Thread& t) : t_(t) {}
-  ~TimedOp() { end(nullptr, 0); }
+  ~TimedOp() { end(0, nullptr, 0); }
   TimedOp(const TimedOp&) = delete;
   TimedOp& operator=(const TimedOp&) = delete;
 
-  void end(const char* name, uint64_t cell) {
+  void end(int64_t ns, const char* name, uint64_t cell) {
     if (t_.op.number == 0) {
       return;
     }
     const int64_t start = now_ns();
-    end_span(std::exchange(t_.op, {}), 0, name, cell);
+    end_span(std::exchange(t_.op, {}), ns, 0, name, cell);
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
     t_.work.op_ns += cost;
     std::lock_guard<std::mutex> lock(meter().mutex);
@@ -410,8 +421,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
   }
   const int64_t booked = now_ns();
-  // The first may have loaded its kernel, which the others don't.
-  timed.end(is_first ? nullptr : name, cell_number);
+  // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
+  timed.end(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - end;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);

@@ -1,6 +1,6 @@
 // The GPU's timeline: events on the streams that graphs are called on, while a window is open.
 //
-// One is recorded as a call of a graph begins and one as it ends, and round one in `kGpuEvery` ops.
+// One is recorded as a call of a graph begins and one as it ends, and round one in `kOpEvery` ops.
 // The GPU notes the time when it gets there; that is read later, when it has been there: nothing is
 // waited for. What lies between the two is the call's: on a GPU that is busy its kernels, and on
 // one that waits for the host all the time that the call took.
@@ -22,8 +22,10 @@ constexpr int kRelaxed = 2;     // cudaStreamCaptureModeRelaxed: a query breaks 
 constexpr int kMaxDevices = 64;
 constexpr size_t kEventsMade = 32, kMaxEventsMade = 4096;  // at once; in all, of a device
 constexpr size_t kMaxOpCells = 16384;
-constexpr int kPolled = 4;             // events that are looked at beside recording one
-constexpr uint32_t kGpuEvery = 8;      // ops, on average
+constexpr int kPolled = 4;  // events that are looked at beside recording one
+// Of a thread: all calls and one op in so many, on average, until it has had so many spans; then,
+// as in windows that never close, one call and one op in so many.
+constexpr uint32_t kOpEvery = 16, kManySpans = 1024, kCallEvery = 8, kLaterOpEvery = 64;
 constexpr int64_t kSpell = 250000000;  // for which the two clocks' distance is one
 constexpr int64_t kLongestSpell = 10000000000;
 constexpr int64_t kLongestRecordNs = 20000;  // what takes longer waited for the GPU
@@ -58,7 +60,8 @@ struct GpuMark {
   int64_t key = 0;
   bool begins = false;
   int64_t first_op_ns = 0;     // of a call's begin: of the gap before, the host's time
-  int64_t apart_ns = 0;        // of an end: what is none of the span's time
+  int64_t own_ns = 0;          // of an end: the host's time in the span
+  int64_t apart_ns = 0;        // of an end: compilations in the span, which are none of its time
   const char* name = nullptr;  // of an op's end: its name, if it was booked; interned
   uint64_t cell = 0;           // and its mark and slot
   double gpu_ns = 0, lag_ns = 0;
@@ -86,11 +89,13 @@ struct GpuTimeRow {
   double behind_ns[kSets] = {};    // of it, while the GPU was behind the host
   double gap_ns[kSets] = {};       // between calls
   double idle_ns[kSets] = {};      // of it, before the host's first op
+  double ends[kSets] = {};         // of calls
+  double late_ns[kSets] = {};      // in all, how far the GPU was behind the host at these
 };
 
 struct GpuCallRow {
   int64_t key, device;
-  double first_ns;  // of the first call, if a certain window saw it; negative: none
+  double first_ns;   // of the first call, if a certain window saw it; negative: none
   Seen seen[kSets];  // `op_ns` the GPU's time, `ops` how much longer that is than the host's
   double host_ns[kSets];
   double first_host_ns;
@@ -244,9 +249,15 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
     }
     const GpuMark& begin = *found->second;
     open.erase(found);
-    const double ns = std::max(0.0, mark.gpu_ns - begin.gpu_ns - double(mark.apart_ns));
-    const double host_ns = double(mark.host_ns - begin.host_ns - mark.apart_ns);
+    const double host_ns = double(mark.own_ns);
+    // A GPU that waits for the host waits for the recording of events, too.
+    const double apart_ns = begin.lag_ns > kBehindNs
+                                ? double(mark.apart_ns)
+                                : double(mark.host_ns - begin.host_ns - mark.own_ns);
+    const double ns = std::max(0.0, mark.gpu_ns - begin.gpu_ns - apart_ns);
     if (mark.key != 0) {
+      d.times.ends[set] += 1;
+      d.times.late_ns[set] += std::max(0.0, mark.lag_ns);
       --calls_open;
       last_end = &mark;
       d.times.captured_ns[set] += ns;
@@ -392,13 +403,15 @@ Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_
   return span;
 }
 
-// It ends. `apart_ns` of it were none of its time; `name` and `cell` are of an op that was booked.
-void end_span(const Span& span, int64_t apart_ns, const char* name, uint64_t cell) {
+// It ends, after `own_ns` of the host's time. `apart_ns` were compilations; `name` and `cell` are
+// of an op that was booked.
+void end_span(const Span& span, int64_t own_ns, int64_t apart_ns, const char* name, uint64_t cell) {
   Gpu& g = gpu();
   const Relaxed relaxed;
   GpuMark mark{.span = span.number,
                .key = span.key,
                .begins = false,
+               .own_ns = own_ns,
                .apart_ns = apart_ns,
                .name = name,
                .cell = cell};

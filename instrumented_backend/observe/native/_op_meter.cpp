@@ -114,6 +114,7 @@ void op_meter_enter(int64_t key) {
     std::lock_guard<std::mutex> lock(m.mutex);
     Line& line = *line_for_mark(t);
     line.cost_ns += cost_ns;
+    line.timed = t.call.number != 0;
     t.region_start = now_ns();
     last = end_gap(line, key, t.region_start);
   }
@@ -152,7 +153,7 @@ void op_meter_leave(int64_t key) {
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
   if (t.call.number != 0) {
     lock.unlock();
-    end_call(t);
+    end_call(t, ns);
   }
 }
 

@@ -294,6 +294,7 @@ struct Line {
   int64_t seen_apart = 0;          // `apart_ns` at that time
   int64_t seen_cost = 0;           // `cost_ns` at that time
   int64_t first_op = 0;            // of it: when it began
+  bool timed = false;              // by the GPU: the last call
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
   Ops tail;                        // of a watched one: the rest
@@ -442,9 +443,11 @@ struct Thread {
   uint32_t random = 2463534242u;
   int64_t quiet_ns = 0;      // so far
   uint32_t until_timed = 1;  // ops, by the GPU
-  Span call, op;             // under way
-  int64_t call_quiet = 0;    // `quiet_ns` when that call began
-  int64_t op_gpu_ns = 0;     // what that op's events have cost
+  uint64_t spans_in = 0;     // the window that `spans` is of
+  uint32_t spans = 0;
+  Span call, op;           // under way
+  int64_t call_quiet = 0;  // `quiet_ns` when that call began
+  int64_t op_gpu_ns = 0;   // what that op's events have cost
 };
 
 // xorshift.

@@ -15,13 +15,15 @@ from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.torch_compat import machine
 
 
-def time_calls(lib: Any, graph: int, device: int) -> None:
-    """From here on the windows time that graph's calls, on its CUDA device."""
+def time_calls(lib: Any, graph: int, device: int) -> str | None:
+    """From here on the windows time that graph's calls, on its CUDA device. Or why they can't."""
     addresses = machine.cuda_functions(*GpuFunctions.NAMES.values())
-    if addresses is not None:
-        functions = GpuFunctions(*addresses)
-        for backward in (False, True):
-            lib.op_meter_gpu(region_key(graph, backward), device, ctypes.byref(functions))
+    if addresses is None:
+        return "this build of torch has not the functions of CUDA that are called"
+    functions = GpuFunctions(*addresses)
+    for backward in (False, True):
+        lib.op_meter_gpu(region_key(graph, backward), device, ctypes.byref(functions))
+    return None
 
 
 @dataclass
@@ -45,6 +47,7 @@ class GpuSeen:
     by_cell: dict[tuple[int, int], GpuOps] = field(default_factory=dict)  # mark and slot
     by_name: dict[str, GpuOps] = field(default_factory=dict)
     error: int = 0  # CUDA's, after which no more was seen
+    problem: str | None = None  # why none is seen
 
     @classmethod
     def of(cls, lib: Any, rows: Callable[[Any, Any], Any]) -> "GpuSeen":

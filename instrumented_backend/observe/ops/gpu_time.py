@@ -24,6 +24,7 @@ class GpuEstimate:
     error_ns: float  # one standard error
     idle_share: float  # of the time between calls, before the host's first op
     behind_share: float | None  # of the time, the GPU was behind the host
+    late_ns: float  # how far on average, when a call ended on the host
     calls: int
     calls_seen: float
     by_key: dict[int, float]  # in nanoseconds, by `region_key`
@@ -68,9 +69,10 @@ def call_time(row: GpuCallRow, region: RegionRow) -> CallTime | None:
     unseen = max(0.0, others - random.n) / others
     by_mean = factor * source.op_ns, variance(source, "op_ns", factor)
     by_host = max(0.0, others_host_ns + factor * source.ops), variance(source, "ops", factor)
-    if source.windows < 2:  # nothing tells which varies less
+    if source.windows < 2:  # nothing tells which varies less, but how far they are apart
         is_like_host = abs(source.ops) < LIKE_HOST * source.op_ns
-        others_ns, its_variance = by_host if is_like_host else by_mean
+        others_ns, _ = by_host if is_like_host else by_mean
+        its_variance = ((by_mean[0] - by_host[0]) / SPREAD) ** 2
     else:
         others_ns, its_variance = min(by_mean, by_host, key=lambda found: found[1])
     return CallTime(known_ns + others_ns, its_variance * unseen, seen)
@@ -92,9 +94,11 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
             GpuEstimate(
                 device=times.device,
                 captured_ns=overlap * sum(part.ns for part in known.values()),
-                error_ns=overlap * math.sqrt(sum(part.variance for part in known.values())),
+                # The same windows saw them all: they err together.
+                error_ns=overlap * sum(math.sqrt(part.variance) for part in known.values()),
                 idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,
                 behind_share=_share(times.behind_ns, times.seen_ns, chosen),
+                late_ns=_share(times.late_ns, times.ends, chosen, math.inf) or 0.0,
                 calls=sum(regions[row.key].calls for row in rows),
                 calls_seen=sum(part.seen for part in known.values()),
                 by_key={key: part.ns for key, part in known.items()},
@@ -103,12 +107,12 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
     return found
 
 
-def _share(part: Any, whole: Any, chosen: int | None) -> float | None:
+def _share(part: Any, whole: Any, chosen: int | None, most: float = 1.0) -> float | None:
     """In the random windows, or in all; None where there is nothing."""
     if chosen is not None:
         part, whole = [part[chosen]], [whole[chosen]]
     total = sum(whole)
-    return min(1.0, sum(part) / total) if total else None
+    return min(most, sum(part) / total) if total else None
 
 
 def _ratio(part: float, whole: float, default: float) -> float:

@@ -99,6 +99,7 @@ class OpMeter(Observer):
         self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
         self._planner: threading.Thread | None = None
         self._on_gpus: dict[int, int] = {}  # graph → CUDA device
+        self._gpu_problem: str | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -159,7 +160,7 @@ class OpMeter(Observer):
                 self._work_before = work.done(self._lib)
                 lib.op_meter_begin(self._since_ns, self._early_compile_ns)
                 for graph, device in self._on_gpus.items():
-                    time_calls(self._lib, graph, device)
+                    self._gpu_problem = time_calls(self._lib, graph, device)
                 if not self._compiling:
                     self._warm_up()
             self._gate.want("ops", True, natively=True)
@@ -271,7 +272,7 @@ class OpMeter(Observer):
         with self._lock:
             self._on_gpus[graph] = device
             if self._lib is not None:
-                time_calls(self._lib, graph, device)
+                self._gpu_problem = time_calls(self._lib, graph, device)
 
     def _count_in_background(self) -> None:
         with self._failures.guard("captured ops"):
@@ -437,6 +438,7 @@ class OpMeter(Observer):
         with self._lock:
             elapsed_ns, whole = time.monotonic_ns() - self._since_ns, self._is_whole
             copied = Copied.of(lib, listed, longest_gap_s)
+            copied.gpu.problem = self._gpu_problem
         lines = self._lines.read() if listed else []
         return copied.observed(lines, whole, elapsed_ns)
 

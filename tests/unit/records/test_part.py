@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from page_report import page_report
+from sample_report import sample_on_gpu
 
 from instrumented_backend.records import (
     BreakRecord,
@@ -107,3 +108,18 @@ def test_neither_report_changes(before: Report, after: Report) -> None:
     kept = copy.deepcopy((before, after))
     part(before, after)
     assert (before, after) == kept
+
+
+def test_the_gpus_time() -> None:
+    """Of 0.45 s, then 1.45 s: one second more, of which 0.5, 0.3 and 0.2 s; spreads add up."""
+    before, after = sample_on_gpu(), sample_on_gpu()
+    after.gpu.timeline_s = 1.45
+    row = after.gpu.gpus[0]
+    row.captured_s, row.eager_s, row.idle_s, row.spread_pct = 0.77, 0.39, 0.29, 2.0
+    made = part(before, after).gpu
+    (gpu,) = made.gpus
+    assert made.timeline_s == pytest.approx(1.0)
+    assert (gpu.captured_s, gpu.eager_s, gpu.idle_s) == pytest.approx((0.5, 0.3, 0.2))
+    assert (gpu.captured_pct, gpu.eager_pct, gpu.idle_pct) == pytest.approx((50, 30, 20))
+    # 2 % of 1.45 s and 0.5 % of 0.45 s.
+    assert gpu.spread_pct == pytest.approx(2.9 + 0.225)
