@@ -266,7 +266,7 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="Compare, and write nothing.")
     options = parser.parse_args()
     differences = []
-    # Kept between runs, so that little is compiled again; its name is not for the pages.
+    # Kept between runs, so that little is recompiled; its name is not for the pages.
     cache = os.path.join(tempfile.gettempdir(), "instrumented_backend_docs")
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
     for page in options.pages or PAGES:

@@ -30,7 +30,7 @@ def adopt_if_asked() -> None:
 
 
 def adopt() -> hooks.Undo:
-    """From now on, until it is undone; what was compiled meanwhile stays as it is."""
+    """Put this backend in Inductor's place. Undoing it leaves what was compiled as it is."""
     undos: list[hooks.Undo] = []
     undone = False
 
@@ -79,7 +79,7 @@ def _watch_lookup(_: ModuleType) -> hooks.Undo:
 
 
 def _watch_compile_fx(module: ModuleType) -> hooks.Undo:
-    """For who calls Inductor without Dynamo, or from a backend of his own."""
+    """Programs that call Inductor without Dynamo, or from a backend of their own."""
     from instrumented_backend.torch_compat import inductor
 
     def compile_fx(original: Any, *args: Any, **kwargs: Any) -> Any:

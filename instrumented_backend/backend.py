@@ -182,7 +182,7 @@ def metrics(prefix: str) -> dict[str, float]:
 
 
 def contained(what: str) -> AbstractContextManager[object]:
-    """For our own code in a program's training: its failures are said once and kept in notes."""
+    """Contain failures of our own code in a program's training: said once, and kept in notes."""
     return _session.failures.guard(what)
 
 

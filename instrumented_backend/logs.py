@@ -1,4 +1,4 @@
-"""The package's logger, which the program's own logging configuration outranks."""
+"""The package's logger. The program's own logging configuration takes precedence."""
 
 import logging
 import sys

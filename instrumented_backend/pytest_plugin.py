@@ -92,7 +92,7 @@ class CompileReport:
 
 
 def _budget(item: pytest.Item) -> dict[str, float] | None:
-    """None where it has none; a mark nearer to the test goes before one of its module.
+    """None where it has none; a mark nearer to the test takes precedence over one of its module.
 
     Fails the test where a mark is none.
     """

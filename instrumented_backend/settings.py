@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from instrumented_backend.records.remote import MARK, AnyPath, place
+from instrumented_backend.records.remote import MARK, AnyPath, path_of
 from instrumented_backend.torch_compat import inductor_metrics
 
 PREFIX = "INSTRUMENTED_"
@@ -134,7 +134,7 @@ def read_metric_tables(text: str) -> tuple[str, ...]:
 def _folder(text: str) -> AnyPath | None:
     if not text:
         return None
-    found = place(text if MARK in text else os.path.expanduser(text))
+    found = path_of(text if MARK in text else os.path.expanduser(text))
     if not isinstance(found, Path):
         return found
     try:

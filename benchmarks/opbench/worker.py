@@ -115,7 +115,7 @@ class Worker:
 
 _FOLDERS = list(map(str, Path(__file__).parents[1:3]))  # of this package, and of the backend's
 
-# The user's own settings go before these. One compiler at a time, in the process that can be
+# The user's own settings take precedence. One compiler at a time, in the process that can be
 # killed; no op meter, which is measured in overhead.py; no report at the end.
 _ENVIRONMENT = {
     "INSTRUMENTED_TABLES": "none",

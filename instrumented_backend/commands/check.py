@@ -68,9 +68,9 @@ def command(
     adds figures. Times are compared only if they are named there, or have a limit.
 
     \b
-        instrumented-backend check reports --limit graph_breaks=0 --limit recompiles=1
-        instrumented-backend check reports --baseline compile-baseline.json --update
-        instrumented-backend check reports --baseline compile-baseline.json
+        instrumented-backend check reports --limit graph_breaks=0
+        instrumented-backend check reports --baseline baseline.json --update
+        instrumented-backend check reports --baseline baseline.json
     """
     from instrumented_backend.compare.checking import MISSED
     from instrumented_backend.compare.limits import CheckError
@@ -91,7 +91,7 @@ def command(
 def _limits(
     config: Path | None, texts: tuple[str, ...], baseline: Path | None, update: bool
 ) -> "Limits":
-    """From the file, then from the command line, which goes before it. Raises CheckError."""
+    """From the file, then from the command line, which takes precedence. Raises CheckError."""
     from instrumented_backend.compare.limits import (
         TABLE,
         CheckError,
@@ -156,7 +156,7 @@ def _findings(limits: "Limits", reports: dict[int, Report]) -> tuple[list["Findi
 
 
 def _fits(baseline: "Baseline", path: Path, reports: dict[int, Report]) -> list[str]:
-    """What it was made with that is now another. Raises CheckError where it is no comparison."""
+    """What differs from the baseline's run. Raises CheckError where the two cannot be compared."""
     from instrumented_backend.compare.functions import program_of
     from instrumented_backend.compare.limits import CheckError
 

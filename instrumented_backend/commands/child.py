@@ -25,7 +25,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run(program: Program, environ: Mapping[str, str]) -> int:
-    """Until it ends; returns how, as `os.waitpid` has it. Raises `NoSuchProgram`.
+    """Run it until it ends; returns its status as `os.waitpid` does. Raises `NoSuchProgram`.
 
     It stays in our process group, so that what a terminal sends reaches it, too. What another
     process sends to us is passed on. If it is stopped, so are we. If we are killed, so is it.

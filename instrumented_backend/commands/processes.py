@@ -22,7 +22,7 @@ class Process:
 
 
 def find(pid: int) -> Process | None:
-    """None where no such process runs; one that has ended and was not waited for does not."""
+    """The process, or None where it does not run. A zombie does not run."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -41,7 +41,7 @@ def _at(ticks: int) -> float:
 
 
 def is_alive(run: RunSection) -> bool:
-    """Does the process that wrote the report run here, and not another of its number?"""
+    """Does the process that wrote the report still run here? Another may have its number by now."""
     if run.host not in (None, platform.node()):
         return False
     process = find(run.pid)
@@ -55,7 +55,7 @@ def is_alive(run: RunSection) -> bool:
 
 
 def with_descendants(pid: int) -> set[int]:
-    """The process and all that it, or one of them, has started and that still run."""
+    """The process and its descendants, as far as they still run."""
     children: dict[int, list[int]] = {}
     for process in _all():
         children.setdefault(process.parent, []).append(process.pid)
@@ -75,7 +75,7 @@ def _all() -> Iterator[Process]:
 
 
 def variables(pid: int) -> dict[str, str]:
-    """Those that the process was started with; raises OSError."""
+    """The environment that the process was started with; raises OSError."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         entries = os.fsdecode(file.read()).split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)

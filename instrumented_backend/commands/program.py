@@ -22,14 +22,14 @@ class NoSuchProgram(Exception):
 
 @dataclass(frozen=True)
 class Program:
-    """The file that is executed, and its arguments from the name on."""
+    """The file that is executed, and its arguments, of which the first is its name."""
 
     path: str
     arguments: tuple[str, ...]
 
 
 def python(*arguments: str) -> Program:
-    """This Python, with the switches that it was started with itself."""
+    """This Python, with the switches that this process was started with."""
     switches = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
     return Program(sys.executable, (sys.executable, *switches, *arguments))
 

@@ -37,7 +37,7 @@ def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> 
 
     \b
         instrumented-backend report reports
-        instrumented-backend report report.rank0.pid17.json -o page.html --no-source
+        instrumented-backend report reports -o page.html --no-source
     """
     from instrumented_backend.views.page.page import render_page, to_bytes
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import click
 
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
-from instrumented_backend.records.remote import AnyPath, place
+from instrumented_backend.records.remote import AnyPath, path_of
 
 
 def places(
@@ -13,7 +13,7 @@ def places(
 ) -> tuple[AnyPath, ...]:
     """The callback of an argument with ``nargs=-1``."""
     try:
-        return tuple(map(place, value))
+        return tuple(map(path_of, value))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
 
@@ -27,7 +27,7 @@ def read_one(path: AnyPath) -> Report:
 
 
 def read_all(paths: Iterable[AnyPath]) -> list[Report]:
-    """The reports in files, and all in folders; raises UsageError."""
+    """Read the files, and all reports in the folders; raises UsageError."""
     return [read_one(file) for path in paths for file in files_of(path)]
 
 

@@ -88,7 +88,7 @@ class Terminal:
             os.close(self._wake)
 
     def show(self, picture: RenderableType) -> None:
-        """Over all that is on the screen. Raises OSError where the terminal is gone."""
+        """Draw over all that is on the screen. Raises OSError where the terminal is gone."""
         self.console.control(Control.home())
         self.console.print(Screen(picture), end="")
 
@@ -104,7 +104,7 @@ class Terminal:
         return size
 
     def wait(self, seconds: float) -> list[str]:
-        """The keys, as soon as there is one; nothing after that time, or after a resizing."""
+        """Wait for keys. Returns nothing after that time, or when the terminal was resized."""
         listened = [self._woken] if self._in is None else [self._woken, self._in]
         ready, _, _ = select.select(listened, [], [], seconds)
         if self._woken in ready:

@@ -88,7 +88,7 @@ def _draw(watched: "Watched", terminal: "Terminal") -> None:
 
 
 def _number(reports: "Sequence[FollowedReport]", chosen: Path | None) -> int:
-    """Of the chosen one, wherever it is now; the first where it is gone."""
+    """The chosen process's position in the list; the first one's where it is gone."""
     return next((i for i, each in enumerate(reports) if each.path == chosen), 0)
 
 

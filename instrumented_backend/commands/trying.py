@@ -27,7 +27,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def _duration(ctx: click.Context, parameter: click.Parameter, value: str) -> float:
-    """Seconds: of ``10m``, ``90s``, ``1.5h``, or a plain number."""
+    """``10m``, ``90s``, ``1.5h`` or a plain number, in seconds."""
     found = re.fullmatch(r"(\d+\.?\d*)([smh]?)", value.strip())
     seconds = float(found[1]) * _SECONDS[found[2] or "s"] if found else 0.0
     if not 0 < seconds < math.inf:

@@ -128,7 +128,7 @@ def _surroundings(before: Report, after: Report, same_program: bool) -> list[Sur
 
 
 def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
-    """Whether it is more than a cold cache, or a graph that is another than before."""
+    """Whether it says more than that a cache was cold, or that the graph has changed."""
     if item.kind != items.MISS:
         return True
     return after.caches.graphs.hit > 0 and item.graph in was_cached

@@ -82,7 +82,7 @@ def _captured_ops(report: Report) -> Value:
 
 
 def _spread_of_ops(report: Report) -> float:
-    """In points. Where all that was seen was alike, what was not seen may still be another."""
+    """The spread in points. Where all seen ops were alike, those not seen may still differ."""
     ops = report.ops
     if ops.largest_spread is not None:
         return ops.largest_spread

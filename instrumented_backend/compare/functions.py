@@ -1,4 +1,4 @@
-"""What functions are called in every run: without line numbers, which an edit moves."""
+"""Names of functions, the same in every run: without line numbers, which an edit moves."""
 
 import os
 import re

@@ -65,7 +65,7 @@ def _by_function(found: list[Item]) -> dict[str, list[Item]]:
 
 
 def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
-    """What most likely is the edit: an op that was nowhere before, then a line that was not."""
+    """The likeliest edit: an op that no kernel had before; where there is none, such a line."""
 
     def suspicion(item: Item) -> tuple[bool, bool, bool, float]:
         has_line = bool(item.lines)
@@ -89,7 +89,7 @@ def _lines(found: list[Item]) -> Lines:
 
 
 def _line_of(item: Item, known_ops: set[str], known: Lines) -> tuple[str | None, int | None]:
-    """That of a new op; else the first that no kernel had before: below an edit, lines move."""
+    """The line of a new op; else the first that no kernel had before. Below an edit, lines move."""
     place = blame(item, known_ops)
     if place[0] is not None:
         return place

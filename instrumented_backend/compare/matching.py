@@ -27,7 +27,7 @@ class MatchedItems:
 
 
 def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
-    """By their keys: first all that agree in the surest one, then in the next, and so on."""
+    """Match items by their keys: all that agree in the surest one, then in the next, and so on."""
     gone, new = list(before), list(after)
     pairs: list[tuple[Item, Item]] = []
     depth = max((len(item.keys) for item in (*gone, *new)), default=0)
@@ -112,7 +112,7 @@ class _Described:
         self.size = graph.ops or 0
 
     def likeness(self, other: "_Described") -> float:
-        """From 0 to 1: of the ops in the kernels, and of the number of nodes."""
+        """How alike two graphs are, from 0 to 1, in their kernels' ops and number of nodes."""
         both = self.ops | other.ops
         shared = len(self.ops & other.ops) / len(both) if both else 1.0
         larger = max(self.size, other.size)
@@ -121,7 +121,7 @@ class _Described:
 
 
 def match_graphs(before: Report, after: Report) -> MatchedGraphs:
-    """By function and structure, then by function alone, then by structure, then by name."""
+    """Match graphs by function and structure, then by function, then by structure, then by name."""
     gone, new = _described(before), _described(after)
     pairs: list[GraphPair] = []
 

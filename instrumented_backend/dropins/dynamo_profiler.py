@@ -52,7 +52,7 @@ class ProfileMetrics:
         return total
 
     def __truediv__(self, other: "ProfileMetrics | float") -> "ProfileMetrics":
-        """Field by field; by one number, all fields. Nothing of nothing is 0."""
+        """Divide field by field, or all fields by one number. 0 / 0 is 0."""
         if not isinstance(other, ProfileMetrics):
             other = ProfileMetrics(other, other, other, other)
         return ProfileMetrics(

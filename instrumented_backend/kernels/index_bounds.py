@@ -29,7 +29,7 @@ class IndexBound:
     offset: int
 
     def values(self, sizes: Mapping[str, int]) -> int | None:
-        """How many values from 0 on are valid, at least 1; None where a symbol is not known."""
+        """How many values from 0 on are valid; at least 1. None where a symbol is not known."""
         limit = evaluate(self.limit, sizes)
         return None if limit is None else max(limit - self.offset, 1)
 

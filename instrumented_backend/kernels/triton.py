@@ -166,7 +166,7 @@ class _Reader:
             record.flops, record.flops_source = flops, "inductor"
 
     def _explain_counts(self, record: KernelRecord) -> None:
-        """Ours are the calls in the text, Inductor's what it asked its code generator for."""
+        """Note why counts differ: ours are the calls in the text, Inductor's what it asked for."""
         loads, stores = record.inductor_num_load, record.inductor_num_store
         if loads is not None and loads != record.num_load:
             indirect = self.counts["indirect"]

@@ -333,7 +333,7 @@ def is_extern(name: str) -> bool:
 
 
 def _is_passed_on(name: str, value: ast.expr) -> bool:
-    """Is it ``f(name)``, which gives the same tensor or a copy of it?"""
+    """Is it ``f(name)`` where ``f`` returns its argument or a copy of it?"""
     if not isinstance(value, ast.Call) or not value.args:
         return False
     first = value.args[0]

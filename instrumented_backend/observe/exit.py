@@ -123,7 +123,7 @@ class ExitHooks:
         return None
 
     def _is_free(self, number: int) -> bool:
-        """Has nobody a handler for it? One that is not Python's, Python may not know of."""
+        """Does nobody handle it? Python may not know of handlers that are not its own."""
         handler = signal.getsignal(number)
         if handler == self._handle_asked:  # a forked child's
             return True
@@ -256,7 +256,7 @@ class ExitHooks:
 
 
 def _is_handled(number: int) -> bool:
-    """By whatever was written in C, such as ``faulthandler.register``."""
+    """Does code in C, such as ``faulthandler.register``, handle it?"""
     libc = ctypes.CDLL(None, use_errno=True)
     action = (ctypes.c_size_t * 64)()  # a struct sigaction, which begins with the handler
     if libc.sigaction(int(number), None, ctypes.byref(action)) != 0:

@@ -73,7 +73,7 @@ class Gathering:
             store.set(_key("report", self._rank), self._own)
 
     def _receive(self, store: Any) -> None:
-        """Those of the ranks that have compiled anything, until all are there."""
+        """Wait for the reports of all ranks that have compiled anything, and keep them."""
         expected = {
             rank for rank in range(1, self._world_size) if store.check([_key("here", rank)])
         }

@@ -1,4 +1,4 @@
-"""What one snapshot of the report leaves to the next, so that each costs what is new in it."""
+"""What one snapshot of the report leaves to the next, so that each costs only what is new in it."""
 
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -102,7 +102,7 @@ class Kept:
         return known[1]  # type: ignore[return-value]  # of one name there is one type
 
     def kernels(self, graphs: Sequence[tuple[ObservedGraph, GraphRecord]]) -> list[KernelRecord]:
-        """Those of the first graphs, made anew where more code has been read."""
+        """Records of the first graphs' kernels; made again where more code has been read."""
         shown, self.left_out = self.value(
             "codes", (self._made, len(graphs)), lambda: _first_codes(graphs)
         )

@@ -1,4 +1,4 @@
-"""The report's file while the program runs: what is in it, and whether it would be another one."""
+"""The report's file while the program runs: what is in it, and whether that has changed."""
 
 import importlib
 import time
@@ -83,7 +83,7 @@ class LiveFile:
         return not lost
 
     def _report(self) -> Report:
-        """It waits for nothing, changes nothing, and costs little."""
+        """A report that waits for nothing, changes nothing, and costs little."""
         pacer = Pacer()
 
         def pause() -> None:

@@ -45,7 +45,7 @@ MAX_PARSING_AT_EXIT_S = 0.25 if THREADS_MAY_PARSE else 2.0
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """For thousands of records at once it would go through the program's whole heap, many times."""
+    """Pause the collector: thousands of new records would make it scan the program's heap often."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

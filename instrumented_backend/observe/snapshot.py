@@ -179,7 +179,7 @@ def _moved_by(known: Graphs, shown: Graphs) -> tuple[Counts, Counts]:
 
 
 def _of_group(wanted: str, *counts: Counts) -> dict[str, int]:
-    """The counters of one group; where several have one, the last."""
+    """The counters of one group. Where several sets have the same counter, the last one counts."""
     return {
         name: count for each in counts for (group, name), count in each.items() if group == wanted
     }

@@ -23,7 +23,7 @@ PATIENCE_S = 2.0  # at the end, for a snapshot that is being written
 
 
 class Stopped(BaseException):
-    """The program ends: what is being written is out of date. No failure that anybody keeps."""
+    """The program ends, so what is being written is out of date. It is not kept as a failure."""
 
 
 class Snapshots(Observer):

@@ -1,4 +1,4 @@
-"""A report out of the text of its file: every type is checked, unknown fields are ignored.
+"""Reads a report's file: every type is checked, unknown fields are ignored.
 
 What is wrong is told in one line with its place: ``graphs[3].calls: expected int, got str``.
 """

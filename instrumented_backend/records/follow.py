@@ -171,7 +171,7 @@ class Follower:
         return sorted(self._known.values(), key=_order)
 
     def current(self, now_s: float) -> list[FollowedReport]:
-        """Those of the run that goes on or, where none does, of the last one.
+        """The reports of the run that is under way or, where none is, of the last one.
 
         What had ended before that began is left out.
         """

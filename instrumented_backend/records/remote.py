@@ -72,7 +72,7 @@ class RemotePath:
 AnyPath = Path | RemotePath
 
 
-def place(text: str) -> AnyPath:
+def path_of(text: str) -> AnyPath:
     """A path, or what the URL names; raises ValueError where that cannot be used."""
     if MARK not in text:
         return Path(text)

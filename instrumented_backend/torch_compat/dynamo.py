@@ -90,7 +90,7 @@ def current_compile_id() -> Any:
 
 
 def current_attempt() -> int:
-    """How often Dynamo has started the compilation under way over."""
+    """How often Dynamo has restarted the compilation that is under way."""
     from torch._guards import CompileContext
 
     context = CompileContext.try_get()

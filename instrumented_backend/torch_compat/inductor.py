@@ -246,7 +246,7 @@ def cache_folder() -> str:
 
 
 def cache_entry_bytes(cache: str, key: str) -> int:
-    """What an entry of the "autograd" or the "fx_graph" cache takes on the disk; 0 if not there."""
+    """The bytes on disk of an entry of the "autograd" or "fx_graph" cache; 0 if there is none."""
     parts = ("aotautograd", key) if cache == "autograd" else ("fxgraph", key[1:3], key)
     try:
         return sum(file.stat().st_size for file in Path(cache_folder(), *parts).iterdir())

@@ -28,7 +28,7 @@ def is_running() -> bool:
 
 
 def note_none_runs() -> None:
-    """For a profiler that failed while it started: torch takes it for a running one."""
+    """Tell torch that no profiler runs: it thinks that one runs that failed while it started."""
     profiler._set_is_profiler_enabled(False)
 
 

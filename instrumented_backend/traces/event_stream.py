@@ -244,7 +244,7 @@ def load_events(path: Path) -> list[Any]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    """The file, with all that can be wrong with it turned into TraceError."""
+    """Open the file; whatever is wrong with it is raised as TraceError."""
     try:
         mode = _mode(path)
         if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
@@ -292,7 +292,7 @@ class _Gzip(gzip.GzipFile):
 
 
 def _tolerant(text: bytes, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
-    """What Python's own reader makes of it, None if that fails too.
+    """Parse it with Python's own reader; None if that fails, too.
 
     Profilers have written NaN, control characters, and names that are not UTF-8. A whole number of
     more than 64 bits becomes its text, which no figure is.

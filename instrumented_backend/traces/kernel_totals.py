@@ -55,7 +55,7 @@ def totals_of(trace: Trace) -> TraceTotals:
     if regions is not None:
         known = launches.known
         captured[known] = in_regions(
-            launches.start[known], trace.launches.thread[launches.call[known]], regions
+            launches.start[known], trace.launch_calls.thread[launches.call[known]], regions
         )
     result = TraceTotals(
         window_ns=trace.end, unlinked_ns=int(length[activities.is_kernel & ~launches.known].sum())

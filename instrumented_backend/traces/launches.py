@@ -29,7 +29,7 @@ def find_launches(trace: Trace) -> Launches:
     Several calls share an id where traces of several processes were merged into one file: then it
     is the last of them that began before the activity did.
     """
-    calls, wanted = trace.launches, trace.activities.correlation
+    calls, wanted = trace.launch_calls, trace.activities.correlation
     identified = np.flatnonzero(calls.correlation >= 0)
     if not len(identified) or not len(wanted):
         return Launches(np.full(len(wanted), -1), np.zeros(len(wanted), dtype=np.int64))

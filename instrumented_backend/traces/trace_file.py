@@ -82,7 +82,7 @@ class Trace:
     path: Path
     end: int
     activities: Activities
-    launches: HostSpans
+    launch_calls: HostSpans
     regions: dict[str, HostSpans]
     steps: dict[int, tuple[int, int]]
     devices: list[Device]
@@ -154,7 +154,7 @@ class _Gatherer:
         self.names = _Numbers()
         self.threads = _Numbers()
         self.activities = _Columns(6)  # ts, dur, device, name, is_kernel, correlation
-        self.launches = _Columns(4)  # ts, dur, thread, correlation
+        self.launch_calls = _Columns(4)  # ts, dur, thread, correlation
         self.regions = _Columns(4)  # ts, dur, thread, index into REGION_MARKS
         self.steps = _Columns(3)  # ts, dur, number
         self.extents = _Columns(2)  # first ts and last end of some host events
@@ -198,13 +198,13 @@ class _Gatherer:
 
     def _add_launches(self, events: list[Event]) -> None:
         events = [event for event in events if event.ph == "X"]
-        ts, dur, thread, correlation = self.launches.lists
+        ts, dur, thread, correlation = self.launch_calls.lists
         threads = self.threads
         ts += [event.ts for event in events]
         dur += [event.dur for event in events]
         thread += [threads[event.pid, event.tid] for event in events]
         correlation += [event.args.correlation for event in events]
-        self.launches.flush(_FLUSH_ROWS)
+        self.launch_calls.flush(_FLUSH_ROWS)
 
     def _add_host(self, events: list[Event]) -> None:
         self.host_events += len(events)
@@ -227,19 +227,19 @@ class _Gatherer:
         self.extents.append(first, last)
 
     def trace(self, stream: EventStream) -> Trace:
-        activities, launches, regions, steps, extents = (
+        activities, launch_calls, regions, steps, extents = (
             columns.arrays()
             for columns in (
                 self.activities,
-                self.launches,
+                self.launch_calls,
                 self.regions,
                 self.steps,
                 self.extents,
             )
         )
         fields = stream.fields
-        self._check(stream.path, fields, len(activities[0]) + len(launches[0]))
-        clock = _Clock(np.concatenate([activities[0], launches[0], *extents]))
+        self._check(stream.path, fields, len(activities[0]) + len(launch_calls[0]))
+        clock = _Clock(np.concatenate([activities[0], launch_calls[0], *extents]))
         start, end, device, name, is_kernel, correlation = clock.spans(activities)
         devices, device_of = _devices(self.devices)
         rank, world_size = _distributed(fields.distributedInfo)
@@ -253,7 +253,7 @@ class _Gatherer:
                 is_kernel.astype(np.bool_),
                 _identifiers(correlation),
             ),
-            launches=_host_spans(*clock.spans(launches)),
+            launch_calls=_host_spans(*clock.spans(launch_calls)),
             regions=_by_mark(*clock.spans(regions)),
             steps=_by_number(*clock.spans(steps)),
             end=max(clock.last, clock.ns(extents[1]).max(initial=0)),

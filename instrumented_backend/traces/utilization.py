@@ -165,7 +165,7 @@ class _Analysis:
             return np.zeros(len(call), dtype=bool) if nothing else None
         captured = np.zeros(len(call), dtype=bool)
         known = self.launches.known
-        threads = self.trace.launches.thread[call[known]]
+        threads = self.trace.launch_calls.thread[call[known]]
         regions = self.trace.regions[self.mark]
         captured[known] = in_regions(self.launches.start[known], threads, regions)
         return captured

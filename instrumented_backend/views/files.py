@@ -94,7 +94,7 @@ class CurrentFiles:
             os.replace(part, path)
 
     def discard(self) -> None:
-        """Remove what was written: there is nothing to report, or it has another name."""
+        """Remove what was written: there is nothing to report, or the report has another name."""
         name, self._name = self._name, None
         if name is not None and self._pid == os.getpid():
             for folder in self._folders:

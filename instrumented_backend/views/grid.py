@@ -96,7 +96,7 @@ def cut(text: str, width: int) -> str:
 def _choose(
     columns: list[Column], width: int, least: Iterable[str]
 ) -> tuple[list[Column], list[Column]]:
-    """Those that fit at their narrowest, and those that don't, in the order of the table."""
+    """The columns that fit at their narrowest, and those that don't, in the table's order."""
     known = {column.name: column for column in columns}
     order = [known[name] for name in least if name in known]
     order += [column for column in reversed(columns[1:]) if column not in order]

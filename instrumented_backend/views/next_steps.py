@@ -44,7 +44,7 @@ _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
 
 def next_steps(report: Report) -> list[NextStep]:
-    """The most that is seen first; what only a trial can tell last; nothing under 1 %."""
+    """Largest seen cost first; what only a trial can tell comes last; nothing under 1 %."""
     run = _Run(report)
     if not run.wall_s:
         return []
@@ -90,7 +90,7 @@ class _Run:
         self._claimed.update(map(id, gaps))
 
     def row_s(self, name: str) -> float:
-        """Of the ledger; 0 where it is unknown: nothing is said of it then."""
+        """A ledger row's seconds; 0 where they are unknown: nothing is said of it then."""
         return self.report.ledger.seconds(name) or 0.0
 
     def graphs_s(self, numbers: Iterable[int]) -> float:
@@ -301,7 +301,7 @@ def _looking_up_s(run: _Run, record: RecompileRecord) -> float:
 
 
 def _at_limit_s(report: Report, record: RecompileRecord) -> float:
-    """What a function took that ran eagerly because it had been recompiled too often."""
+    """Seconds of a function that ran eagerly because it had been recompiled too often."""
     return _sum_s(
         one.eager_time_us or 0.0
         for one in report.breaks
@@ -352,7 +352,7 @@ def _elsewhere(run: _Run, step: NextStep) -> list[NextStep]:
 
 
 def _launches(run: _Run) -> list[NextStep]:
-    """Of regions, which CUDA graphs replay, the time in which the GPU waits for the host."""
+    """The time in regions in which the GPU waits for the host: CUDA graphs would spare it."""
     if run.report.compile.cudagraphs.were_tried:
         return []
     waiting = _waiting_share(run.report)

@@ -39,7 +39,7 @@ def not_compiled(report: Report) -> list[str]:
 
 
 def _case(record: CompiledRecord) -> _Case:
-    """What one line can tell of: the same call at the same place, with the same end."""
+    """What is told in one line: the same call at the same place, with the same outcome."""
     reason = None if record.reason_code == notes.STANCE else record.reason
     place = record.reason_file, record.reason_line
     return record.call, record.file, record.line, record.outcome, reason, *place

@@ -1,4 +1,4 @@
-"""What a report says that was written before its program had ended."""
+"""What is said of a report that was written before its program had ended."""
 
 from datetime import UTC, datetime
 
@@ -8,7 +8,7 @@ from instrumented_backend.views.words import short_path
 
 
 def running_lines(report: Report) -> list[str]:
-    """Until when its figures are, and what was being compiled; none of a program that has ended."""
+    """The figures' time, and what was being compiled; no lines for a program that has ended."""
     if report.run.status != RUNNING:
         return []
     seen_at = report.run.seen_at

@@ -264,7 +264,7 @@ _KERNEL_COLUMNS = (
 
 
 def kernel_row(kernel: KernelRecord) -> TableRow:
-    """All of a record, with what a terminal has room for first."""
+    """All fields of a record; those that a terminal has room for come first."""
     row = {**dict.fromkeys(_KERNEL_COLUMNS), **_cells(kernel)}
     row["moved_gb"] = kernel.moved_gb
     row["graph_path"] = row.pop("path")

@@ -101,7 +101,7 @@ def _paid_back(trial: Trial) -> str | None:
 
 
 def bound_text(bound: Bound | None, start: bool) -> str | None:
-    """As a speed-up, to be read beside the measured one; of a start in seconds.
+    """The bound as a speed-up, as the measured one is; of the start-up in seconds.
 
     ``"trial"`` where the report says that only a trial can tell.
     """

@@ -61,7 +61,7 @@ def benched(cache: Path) -> dict[str, Any]:
     before = {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")}
     done = run(*TOOL, str(cache), "--json", "--profile", "--time-limit", "300")
     assert done.returncode == 0, done.stderr
-    # Nothing was compiled again: the shared objects are those that the program left.
+    # Nothing was recompiled: the shared objects are those that the program left.
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.so")} == before
     document: dict[str, Any] = json.loads(done.stdout)
     document["stderr"] = done.stderr
@@ -139,7 +139,7 @@ def with_kernel(cache: Path, folder: Path, body: str) -> Path:
 
 @pytest.fixture
 def known_peak(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No bandwidth is measured where no figure is looked at, and no kernel compiled again."""
+    """No bandwidth is measured where no figure is looked at, and no kernel recompiled."""
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(cache))
 
     def measured(run: BenchRun, targets: Any) -> dict[str, str]:

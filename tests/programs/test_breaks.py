@@ -167,7 +167,7 @@ def others(x):
     return x.mm(x)
 torch.compile(others, backend="eager")(x)
 """
-# How many compilations met it: functions that were inlined are compiled again by themselves.
+# How many compilations met it: functions that were inlined are recompiled by themselves.
 MET = {
     **dict.fromkeys(("print", "item", "if", "builtin", "extension", "numpy"), 1),
     **dict.fromkeys(("generator", "try", "with", "disabled", "loop"), 1),

@@ -59,7 +59,7 @@ model(x), model(x)
 
 
 def test_two_sequentials(run_forked: RunProgram) -> None:
-    """To Dynamo they are one function, compiled again."""
+    """To Dynamo they are one function, recompiled."""
     program = (
         SETUP
         + """

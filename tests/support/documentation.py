@@ -256,3 +256,12 @@ def complaints_about_paths(text: str) -> list[str]:
         if len(rows) > 6 or not rows or not rows[0][0].endswith("/backend.py"):
             complaints.append(f"not from backend.py in six files: {rows[:1]}")
     return complaints
+
+
+def unnamed_modules(text: str) -> list[str]:
+    """Files of the package, of Python and C++, that the text names nowhere."""
+    package = REPOSITORY / "instrumented_backend"
+    ends = (".py", ".cpp", ".h")
+    files = [path for path in sorted(package.rglob("*")) if path.suffix in ends]
+    named = {name.split("/")[-1] for name in _INLINE.findall(text)}
+    return [str(path) for path in files if path.name not in {*named, "__init__.py"}]

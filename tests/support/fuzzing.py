@@ -200,6 +200,8 @@ def damage_bytes(data: Any, text: bytearray) -> None:
 
 
 def reports(folder: Path, watch: Watch) -> Callable[[], None]:
+    from sample_report import sample_on_gpu
+
     from instrumented_backend.records import ReportError, read_report
     from instrumented_backend.settings import TABLES
     from instrumented_backend.views.files import write_files
@@ -210,8 +212,9 @@ def reports(folder: Path, watch: Watch) -> Callable[[], None]:
             return [short(item) for item in value[:2]]
         return {k: short(v) for k, v in value.items()} if isinstance(value, dict) else value
 
-    files = sorted((DATA / "reports").glob("*.json"))
-    documents = [short(json.loads(file.read_text())) for file in files]
+    texts = [file.read_text() for file in sorted((DATA / "reports").glob("*.json"))]
+    texts.append(sample_on_gpu().to_json())  # it has the sections of today, too
+    documents = [short(json.loads(text)) for text in texts]
     path = folder / "report.json"
 
     @given(st.data())

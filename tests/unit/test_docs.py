@@ -21,6 +21,7 @@ from documentation import (
     complaints_about_paths,
     complaints_about_variables,
     paths_in,
+    unnamed_modules,
     variables_in,
 )
 from outputs import PAGES, blocks_of, difference, printed, structure_of
@@ -76,6 +77,12 @@ def test_the_three_paths() -> None:
     text = HOW_IT_WORKS.read_text()
     assert len(paths_in(text)) == 3
     assert complaints_about_paths(text) == []
+
+
+def test_every_module_is_on_the_page() -> None:
+    text = HOW_IT_WORKS.read_text()
+    assert unnamed_modules(text) == []
+    assert unnamed_modules(text.replace("gpu_ledger.py", "")) != []
 
 
 def test_every_page_is_in_the_index() -> None:

@@ -1,6 +1,7 @@
 """The layout of the package: who may import whom, in one direction, and how long modules may be."""
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 
 from paths import BENCHMARKS, DATA, REPOSITORY, TESTS
@@ -130,6 +131,12 @@ def long_modules(lines: Mapping[str, int]) -> list[str]:
     return [f"{path}: {count} lines" for path, count in sorted(lines.items()) if count > MAX_LINES]
 
 
+def includes(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """What each C++ file, by its name, includes of the others."""
+    line = re.compile(r'^#include "(.+)"', re.M)
+    return {name: set(line.findall(source)) for name, source in sources.items()}
+
+
 def package_graph() -> dict[str, set[str]]:
     modules = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts): path.read_text()
@@ -140,6 +147,17 @@ def package_graph() -> dict[str, set[str]]:
 
 def test_no_circle_of_imports() -> None:
     assert circle(package_graph()) is None
+
+
+def test_no_circle_of_includes() -> None:
+    native = PACKAGE / "observe" / "native"
+    sources = {
+        path.name: path.read_text() for end in ("h", "cpp") for path in native.glob(f"*.{end}")
+    }
+    graph = includes(sources)
+    assert "_op_state.h" in graph["_op_gpu.h"]
+    assert set().union(*graph.values()) <= set(sources)
+    assert circle(graph) is None
 
 
 def test_imports_go_one_way() -> None:

@@ -110,7 +110,7 @@ class BreakLog:
                 cause.sites.add(site)
 
     def ended(self, compile_id: str) -> None:
-        """A compilation came to nothing, and torch does not say why."""
+        """A compilation ended without a graph, and torch does not say why."""
         self._compiling.pop(compile_id, None)
 
     def gave_up(
@@ -187,7 +187,7 @@ class BreakLog:
         return sorted(records, key=_costliest_first)
 
     def unplaced(self, unsupported: Mapping[str, int]) -> list[BreakRecord]:
-        """Functions that Dynamo refuses to begin with: generators, which its counter has only."""
+        """Functions that Dynamo refuses from the start: generators. Only its counter has them."""
         known = {cause.record.reason for cause in self._causes.values()}
         skipped = [one for cause in self._causes.values() for one in cause.record.skipped]
         known |= {function.reason or "" for function in skipped}

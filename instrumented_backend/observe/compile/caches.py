@@ -1,4 +1,4 @@
-"""Which caches held the graphs, what they spared, and what kept others out."""
+"""Which caches had the graphs, what they saved, and why the other graphs were not there."""
 
 from collections import Counter, deque
 from collections.abc import Mapping

@@ -65,7 +65,7 @@ class Target:
             self.path = path if self.method is None else f"{path}.{self.method}"
 
     def may_be_in(self, other: "Target") -> bool:
-        """Can a graph of the other one have this one's code for this one's sake?"""
+        """Can a graph of the other ``torch.compile`` have been compiled because of this one?"""
         module = self.module() if self.module is not None else None
         root = other.module() if other.module is not None else None
         return module is None or root is None or (module is not root and contains(root, module))
@@ -100,14 +100,14 @@ class Compiled:
         return self._calls.value - self._called_before
 
     def left_stance(self, stance: str) -> None:
-        """Those calls that came since it was asked last were made under ``stance``."""
+        """Book the calls since the last time as made under ``stance``."""
         calls = self.calls
         if stance != torch_compiled.DEFAULT_STANCE and calls > self._seen:
             self.stances[stance] = self.stances.get(stance, 0) + calls - self._seen
         self._seen = calls
 
     def add_cause(self, cause: Cause) -> None:
-        """Of a function of torch's only where that is what was compiled."""
+        """Add a cause. In a function of torch's it counts only if that is what was compiled."""
         is_target = cause.function[1:] == self.target.function[1:]
         if not is_target and is_internal(cause.function[1] or ""):
             return
@@ -215,7 +215,7 @@ class CompiledLog(Observer):
         return maker.number
 
     def number(self, under_way: dynamo.CompilationUnderWay) -> int | None:
-        """Of the ``torch.compile`` for which Dynamo compiles something."""
+        """The number of the ``torch.compile`` for which Dynamo is compiling."""
         one = self.of_backend(under_way.backend)
         return None if one is None else one.number
 

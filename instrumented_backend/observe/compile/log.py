@@ -115,7 +115,7 @@ class CompileLog(logging.Handler, Observer):
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """What is read here belongs together; a thread that compiles waits meanwhile."""
+        """Keep the log as it is while several things are read that belong together."""
         self.acquire()
         try:
             yield
@@ -398,7 +398,7 @@ class CompileLog(logging.Handler, Observer):
 
 
 def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
-    """Those of the attempt that a compilation ended with, if it came to something."""
+    """The graphs of a compilation's last attempt; none where it failed."""
     last = max((graph.attempt for graph in graphs), default=0)
     for graph in graphs:
         graph.discarded = outcome != "compiled" or graph.attempt < last
@@ -407,7 +407,7 @@ def _kept(graphs: list[ObservedGraph], outcome: str) -> list[ObservedGraph]:
 
 
 def _failed_guards(payload: str) -> list[FailedGuard]:
-    """Why a function is about to be compiled again, from the trace log's ``recompile_reasons``.
+    """Why a function is about to be recompiled, from the trace log's ``recompile_reasons``.
 
     One reason is there as it is, several as a list.
     """

@@ -102,7 +102,7 @@ def is_worth_a_report(records: Iterable[CompiledRecord]) -> bool:
 
 
 def _family(one: Compiled) -> int:
-    """The same number for all of one code; of its own where that is not known."""
+    """A number that all with the same code share; one of its own where the code is not known."""
     return -1 - one.number if one.target.code_id is None else one.target.code_id
 
 

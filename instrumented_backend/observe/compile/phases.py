@@ -26,7 +26,7 @@ PHASES = (
     "cudagraphs",  # recording
 )
 
-# Steps that begin a phase; others, Inductor's single passes say, belong to the step around them.
+# Steps that begin a phase; others, such as Inductor's passes, belong to the step around them.
 _STEPS = {
     "dynamo": "dynamo",
     "backend_compile": "aot_autograd",

@@ -1,4 +1,4 @@
-"""Functions that were compiled again, and the guards that failed."""
+"""Functions that were recompiled, and the guards that failed."""
 
 import copy
 from collections.abc import Iterable
@@ -49,7 +49,7 @@ class RecompileLog:
         compiled: int | None = None,
         is_shared: bool = False,
     ) -> Recompilation | None:
-        """A function (name, file, first line) was compiled again, or ``refused`` that: the limit.
+        """A function (name, file, first line) was recompiled, or ``refused`` that: the limit.
 
         ``raised``: instead of running it eagerly, the program got an exception. ``compiled`` is the
         number of the torch.compile; ``is_shared``: those of one function are told apart by it.
@@ -84,7 +84,7 @@ class RecompileLog:
     def _failed(
         self, record: RecompileRecord, guard: FailedGuard
     ) -> tuple[GuardRecord | None, bool]:
-        """Its record, and whether no version was compiled for the value that it met."""
+        """The guard's record, and whether no version was compiled for the value that it met."""
         for known in record.guards:
             if (known.kind, known.subject) == (guard.kind, guard.subject):
                 break

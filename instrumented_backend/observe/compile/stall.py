@@ -1,4 +1,4 @@
-"""Says once that a program spends its time compiling the same functions again."""
+"""Says once that a program spends its time recompiling the same functions."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ class Stall:
         self._said = False
 
     def recompiled(self, seconds: float, record: RecompileRecord | None) -> None:
-        """A function was compiled again in so many seconds; ``record`` has its guards."""
+        """A function was recompiled in so many seconds; ``record`` has its guards."""
         if self._said:
             return
         now = self._clock()

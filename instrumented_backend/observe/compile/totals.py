@@ -38,5 +38,5 @@ def seconds_by_phase(span: Span) -> dict[str, float | None]:
 
 
 def is_first(record: CompileRecord, first: bool) -> bool:
-    """Was nothing compiled for its function before? That of a module may have a later one's id."""
+    """Is it its function's first compilation? A module's first may have the id of a later one."""
     return first or record.compile_id.rpartition("/")[2] == "0"

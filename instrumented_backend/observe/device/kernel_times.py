@@ -1,6 +1,6 @@
 """The time of C++ kernels in the run itself: native timers in their places in the loaded modules.
 
-Nothing is compiled again for it: a generated module looks its kernels up by name at each call.
+Nothing is recompiled for it: a generated module looks its kernels up by name at each call.
 """
 
 from collections.abc import Iterable

@@ -83,7 +83,7 @@ class GraphCalls(Observer):
                 )
 
     def after_fork(self) -> None:
-        """In the child, which the thread that was loading it has not come along to."""
+        """In the child: the thread that was loading the native part is not there."""
         self._gate.after_fork()
         if self._native is None:
             self._loader = None

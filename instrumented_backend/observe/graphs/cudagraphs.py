@@ -1,4 +1,4 @@
-"""CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, recorded again, skipped."""
+"""CUDA graphs of ``mode="reduce-overhead"``: recorded, replayed, rerecorded, skipped."""
 
 import logging
 import re
@@ -71,7 +71,7 @@ class CudaGraphs(logging.Handler, Observer):
         with self._failures.guard("CUDA graphs"):
             message = record.getMessage()
             if not _SKIPPED.match(message):
-                return  # a warning of something else: of many distinct sizes, say
+                return  # a warning of something else, such as of many distinct sizes
             reason = skip_reason(message)
             if reason in self._skipped or len(self._skipped) < MAX_REASONS:
                 self._skipped[reason] += 1

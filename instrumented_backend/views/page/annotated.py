@@ -77,7 +77,7 @@ class ShownFile:
 
 
 def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFile]:
-    """The one in which most time was lost first; what is on no known line last."""
+    """Files by the time lost in them, most first; what is on no known line comes last."""
     by_file: defaultdict[str | None, list[LineRecord]] = defaultdict(list)
     for record in report.lines:
         by_file[record.file].append(record)
@@ -167,7 +167,7 @@ def told(record: LineRecord, eager: Sequence[MissingRecord]) -> str:
     if record.breaks:
         parts.append("the graph breaks here")
     if record.recompiles:
-        parts.append(f"compiled again {count(record.recompiles, 'time')}")
+        parts.append(f"recompiled {count(record.recompiles, 'time')}")
     elif record.guards:
         parts.append("a guard that failed was made here")
     return "; ".join(parts)

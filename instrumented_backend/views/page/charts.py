@@ -24,7 +24,7 @@ class Part:
 
 @dataclass
 class Bar:
-    """Its parts side by side; ``text`` says it all to who does not see it."""
+    """Parts side by side; ``text`` says the same to those who cannot see it."""
 
     label: str
     parts: list[Part]

@@ -108,7 +108,7 @@ def _environment() -> "Environment":
 
 
 def _finalized(value: Any) -> Any:
-    """Text of others may hold what turns a line round, or no browser can read."""
+    """Escape text of others: it may hold what reverses a line, or what no browser can read."""
     if value is None:
         return ""
     return shown_text(value) if type(value) is str else value

@@ -18,13 +18,17 @@ MAX_GUARDS = 3  # of one event
 
 @dataclass
 class Event:
-    """``at`` is in seconds since 1970; ``who`` are the processes to which it happened."""
+    """``at`` is in seconds since 1970; ``who`` are the processes to which it happened.
+
+    ``why`` stands behind a colon, after the time that it took.
+    """
 
     at: float
     text: str
     kind: str = PLAIN
     seconds: list[float] = field(default_factory=list)  # that it took each of them
     who: list[str] = field(default_factory=list)
+    why: str = ""
 
     @property
     def took(self) -> str:
@@ -34,12 +38,17 @@ class Event:
 
     @property
     def words(self) -> str:
-        what, colon, why = self.text.partition(": ")
-        return f"{what}{self.took}{colon}{why}" if self.seconds else self.text
+        took = self.took if self.seconds else ""
+        return f"{self.text}{took}{f': {self.why}' if self.why else ''}"
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The same for one event in several processes."""
+        return self.text, self.why, self.kind
 
 
 def events(report: LiveReport, before: LiveReport | None) -> Iterator[Event]:
-    """Without a report before, what goes on, and not all that had happened until then."""
+    """What happened between two reports. Without an earlier one: only what is under way."""
     was_under_way = {_key(each): each for each in before.compiling} if before is not None else {}
     under_way = {_key(each): each for each in report.compiling}
     if before is not None:
@@ -75,8 +84,8 @@ def _compilations(
     for recompile, guards, times in again:
         if _place(recompile) not in told:
             often = "" if times == 1 else f" {times} times"
-            words = f"recompiled {recompiled(report, recompile)}{often}{_because(guards)}"
-            yield Event(_at(report), words, WORK)
+            what = f"recompiled {recompiled(report, recompile)}{often}"
+            yield Event(_at(report), what, WORK, why="; ".join(guards))
     told |= {_place(recompile) for recompile, _, _ in again}
     others = [each for each in new if _place(each) not in told and each.outcome == "compiled"]
     if others:
@@ -105,10 +114,6 @@ def _recompiled(report: LiveReport, before: LiveReport) -> Iterator[_Again]:
             yield record, [guard(each) for each in failed[:MAX_GUARDS]], times
 
 
-def _because(guards: list[str]) -> str:
-    return f": {'; '.join(guards)}" if guards else ""
-
-
 def _ended(
     report: LiveReport, ended: Compiling, record: CompileRecord | None, again: list[_Again]
 ) -> Iterator[Event]:
@@ -125,7 +130,7 @@ def _ended(
         if report.run.status != RUNNING:
             return
         what = "no longer compiling"
-    yield Event(at, f"{what} {compilation(ended)}{_because(why)}", WORK, took)
+    yield Event(at, f"{what} {compilation(ended)}", WORK, took, why="; ".join(why))
 
 
 def _breaks(report: LiveReport, before: LiveReport) -> Iterator[Event]:
@@ -159,5 +164,5 @@ def found(report: LiveReport, state: str) -> str:
 
 
 def age(report: LiveReport) -> float | None:
-    """How long the process had been there or, where that is not known, had been observed."""
+    """The process's age or, where that is not known, how long it had been observed."""
     return report.run.wall_s if report.ledger.wall_s is None else report.ledger.wall_s

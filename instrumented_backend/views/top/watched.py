@@ -38,7 +38,7 @@ class UnderWay:
 
 
 class Watched:
-    """The reports of one place, with what happened since one looks."""
+    """The reports of one place, with what has happened since watching began."""
 
     def __init__(self, name: str, follower: Follower) -> None:
         self.name = name
@@ -131,13 +131,11 @@ class Watched:
         return came, became
 
     def _keep(self, event: Event) -> None:
-        """With an equal one of other processes, where it was a moment ago."""
+        """Keep the event, joined with an equal one of other processes a moment ago."""
         for old in reversed(self.log):
             if abs(event.at - old.at) > TOGETHER_S:
                 break
-            if (old.text, old.kind) == (event.text, event.kind) and not set(old.who) & set(
-                event.who
-            ):
+            if old.key == event.key and not set(old.who) & set(event.who):
                 old.who += event.who
                 old.seconds += event.seconds
                 return
@@ -157,13 +155,13 @@ def under_way(known: FollowedReport, now_s: float) -> list[tuple[Compiling, floa
 
 def _gathered(new: Iterable[tuple[Event, str]]) -> list[Event]:
     """What several processes met is one."""
-    found: dict[tuple[str, str], Event] = {}
+    found: dict[tuple[str, str, str], Event] = {}
     several = []
     for event, who in new:
-        same = found.get((event.text, event.kind))
+        same = found.get(event.key)
         if same is None or who in same.who:
             event.who.append(who)
-            found[event.text, event.kind] = event
+            found[event.key] = event
             several.append(event)
         else:
             same.who.append(who)

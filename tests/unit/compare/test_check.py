@@ -213,7 +213,7 @@ def test_limits_in_pyproject(tmp_path: Path, run: Run) -> None:
     )
     code, out, _ = run("check", "r.json")
     assert code == 1 and "2 of 3 limits missed" in out
-    # The command line goes before the file.
+    # The command line takes precedence over the file.
     code, out, _ = run("check", "r.json", "--limit", "graph_breaks=1", "--limit", "graphs=1")
     assert (code, "0 of 3 limits missed" in out) == (0, True)
     (tmp_path / "other.toml").write_text("graph_breaks = 9\n")

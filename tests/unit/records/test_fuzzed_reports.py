@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from paths import DATA
+from sample_report import sample_on_gpu
 
 from instrumented_backend import settings
 from instrumented_backend.records import Report, ReportError, read_report
@@ -54,7 +55,9 @@ def shortened(value: Any) -> Any:
 def originals() -> list[str]:
     files = sorted((DATA / "reports").glob("*.json"))
     assert len(files) >= 3
-    return [json.dumps(shortened(json.loads(file.read_text()))) for file in files]
+    texts = [file.read_text() for file in files]
+    texts.append(sample_on_gpu().to_json())  # it has the sections of today, too
+    return [json.dumps(shortened(json.loads(text))) for text in texts]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:

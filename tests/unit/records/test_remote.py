@@ -8,7 +8,7 @@ from sample_report import sample
 
 from instrumented_backend import settings
 from instrumented_backend.records import ReportError, read_report, read_runs
-from instrumented_backend.records.remote import RemotePath, place
+from instrumented_backend.records.remote import RemotePath, path_of
 from instrumented_backend.records.whole_file import sweep, write_whole
 from instrumented_backend.views.files import write_files
 
@@ -32,7 +32,7 @@ def test_a_file_url_is_a_folder(tmp_path: Path) -> None:
 
 def test_a_file_system_with_folders(tmp_path: Path) -> None:
     """Here they have to be made first; ``local`` is no name of pathlib's."""
-    folder = place(f"local://{tmp_path}/new/er")
+    folder = path_of(f"local://{tmp_path}/new/er")
     assert isinstance(folder, RemotePath)
     sweep(folder)
     write_whole(folder / "a.txt", "ä")

@@ -30,7 +30,7 @@ def test_times_in_ns_from_the_first_event(tmp_path: Path) -> None:
     trace = read_trace(path)
     # 700.25 - 629.949 = 70.301; 690.001 - 629.949 = 60.052; 650 - 629.949 = 20.051
     assert spans(trace.activities) == [(70301, 80302), (60052, 61051)]
-    assert spans(trace.launches) == [(20051, 25551)]
+    assert spans(trace.launch_calls) == [(20051, 25551)]
     assert trace.end == 260148
     assert [trace.names[i] for i in trace.activities.name] == ["b", "a"]
     assert trace.activities.correlation.tolist() == [1, 2]
@@ -183,7 +183,7 @@ def test_many_pieces_and_flushes_are_as_one(tmp_path: Path) -> None:
     wanted = list(range(count))
     assert trace.activities.start.tolist() == [1000 * i for i in wanted]
     assert trace.activities.correlation.tolist() == wanted
-    assert trace.launches.correlation.tolist() == wanted
+    assert trace.launch_calls.correlation.tolist() == wanted
     assert trace.end == (count - 1) * 1000 + 500
 
 
@@ -191,7 +191,7 @@ def test_without_the_host(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", [op(0, 100), launch(0, 5, 1), kernel(20, 5), kernel(30, 5)])
     trace = read_trace(path, host=False)
     assert spans(trace.activities) == [(0, 5000), (10000, 15000)]
-    assert len(trace.launches.start) == 0 and not trace.has_host_events
+    assert len(trace.launch_calls.start) == 0 and not trace.has_host_events
 
 
 @pytest.mark.parametrize("name", ["h100_eager_step", "h100_inductor_step"])
@@ -203,7 +203,7 @@ def test_counts_of_a_real_trace(name: str) -> None:
     trace = read_trace(path)
     assert len(trace.activities.start) == count("kernel", "gpu_memcpy", "gpu_memset")
     assert int(trace.activities.is_kernel.sum()) == count("kernel")
-    assert len(trace.launches.start) == count("cuda_runtime", "cuda_driver")
+    assert len(trace.launch_calls.start) == count("cuda_runtime", "cuda_driver")
     assert trace.device_names == {0: "NVIDIA H100 80GB HBM3"}
     assert trace.notes == []
 

@@ -128,7 +128,7 @@ def test_modules_by_their_names() -> None:
 
 
 def test_how_long_it_took_several() -> None:
-    event = Event(0, "compiled f: why", seconds=[2.0, 31.0, 30.0])
+    event = Event(0, "compiled f", seconds=[2.0, 31.0, 30.0], why="why")
     assert event.words == "compiled f in 2.00 s … 31.0 s: why"
     assert Event(0, "compiled f", seconds=[2.0, 2.001]).words == "compiled f in 2.00 s"
 
