@@ -221,11 +221,11 @@ void begin_op(Thread& t) {
 class TimedOp {
  public:
   explicit TimedOp(Thread& t) : t_(t) {}
-  ~TimedOp() { end(0, nullptr, 0); }
+  ~TimedOp() { close(0, nullptr, 0); }
   TimedOp(const TimedOp&) = delete;
   TimedOp& operator=(const TimedOp&) = delete;
 
-  void end(int64_t ns, const char* name, uint64_t cell) {
+  void close(int64_t ns, const char* name, uint64_t cell) {
     if (t_.op.number == 0) {
       return;
     }
@@ -422,7 +422,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   const int64_t booked = now_ns();
   // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
-  timed.end(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
+  timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - end;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);

@@ -169,15 +169,20 @@ def test_a_fork(run_program: RunProgram, when: str) -> None:
         lib.op_meter_begin(0, 0)
         x = torch.ones(2)
         stop = threading.Event()
+        begun = threading.Semaphore(0)
 
         def work():
+            # PyTorch's own lock for its callbacks is taken by a thread's first op, and by ops after
+            # each change of them; a child would inherit it.
+            torch.sin(x)
+            begun.release()
             while not stop.is_set():
                 call(lib, 9)
-                # PyTorch's own lock for its callbacks is taken by ops after each change of them.
                 if {when != "in a window"}: torch.sin(x)
 
         threads = [threading.Thread(target=work) for _ in range(2)]
         for thread in threads: thread.start()
+        for thread in threads: begun.acquire()
         for _ in range(20):
             call(lib, 1)
             if {when == "in a window"}: lib.op_meter_open(False)
