@@ -171,7 +171,7 @@ def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
             if event.kernels and in_region(event):
                 inside += sum(k.duration for k in event.kernels if _is_kernel(k.name))
             if is_extern_call(event):
-                shapes = [list(shape) for shape in event.input_shapes if shape]
+                shapes = [list(shape) for shape in event.input_shapes or () if shape]
                 _, _, times = externs.setdefault(f"{event.name}{shapes}", (event.name, shapes, []))
                 times.append(kernels_us(event))
             continue

@@ -13,7 +13,7 @@ import in_child
 import pytest
 from click.testing import CliRunner
 from paths import SUPPORT
-from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization
+from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization, window
 from proof.figures import Cost, Figure, cost_of, exit_code, nearest
 from proof.kernel_bytes import bytes_rows
 from proof.kernel_time import time_rows
@@ -341,6 +341,21 @@ def test_each_launch_beside_those_by_hand() -> None:
 def test_share_of_the_time_that_a_gpu_was_busy() -> None:
     report = "x\nPercent of time when CUDA is busy: 97.31%\nTotal wall time 1.000 ms"
     assert bench_gpu._busy_pct(report) == 97.31 and bench_gpu._busy_pct("") is None
+
+
+# --- What a window leaves behind ----------------------------------------------------------------
+
+
+def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(function: Any, opens: bool, pairs: int, **variables: str) -> list[float]:
+        assert function is window.after_over_before
+        return [1.0 + 0.1 * opens - 0.05 * len(variables)] * pairs
+
+    monkeypatch.setattr(child, "call", call)
+    without, after, torn_down = window.after_a_window(3)
+    assert (without.median, after.median, torn_down.median) == pytest.approx((1, 1.1, 1.05))
+    assert (without.pairs, without.limit, without.unit) == (3, None, "x")
+    assert torn_down.what.endswith("TEARDOWN_CUPTI=1")
 
 
 # --- Parts --------------------------------------------------------------------------------------
