@@ -17,8 +17,10 @@ Each model trains for some steps, with an empty cache and again with a full one.
   would write to `kernel_num_gb`;
 - time of C++ kernels in the run: Inductor's own marks, `cpp.enable_kernel_profile`;
 - utilisation: PyTorch's `benchmark_utils` on recorded traces of an H100, and on CUDA on new ones;
-- on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id;
-- `bench`: the harness in Inductor's own modules; on CUDA `do_bench` by hand, and torch.profiler;
+- on CUDA, device time: torch.profiler's kernels, linked to PyTorch's events by correlation id, and
+  for extern calls summed under the ops in the generated code;
+- `bench`: the harness in Inductor's own modules; on CUDA what torch.profiler saw in the run, and
+  PyTorch's `do_bench_using_profiling` by hand;
 - `benchmark_utilization`: torch.profiler's kernels over the length of the run;
 - the operator benchmark: sleeps, and on CUDA `do_bench` by hand;
 - compile times: what torch writes down of each compilation; `INSTRUMENTED_OPS=auto`: `always`.
@@ -40,7 +42,7 @@ MEANINGS = {
     "device": "device time and utilisation, a model each, and a net with graph breaks; on CUDA",
     "traces": "utilisation from recorded traces",
     "modes": "auto against always, 200 steps of GPT-2",
-    "bench": "on CPU kernels against the compiled call, on CUDA against do_bench and a trace",
+    "bench": "on CPU kernels against the compiled call, on CUDA against the run and by hand",
     "compile-time": "forward and backward compilations against torch's own figures",
     "op-time": "ops with compilations inside, and what is far from any graph; on CPU",
     "operators": "the operator benchmark's timing, and its speed-ups on CUDA",

@@ -26,6 +26,7 @@ from proof.memory import memory
 from proof.parts import parts
 from proof.snapshots import in_steps, snapshots
 from proof.steps import compared, steps
+from proof.window import after_a_window
 
 DEFAULT = ("call", "parts", "cold", "warm", "steps", "always", "ends")
 MEANINGS = {
@@ -42,6 +43,7 @@ MEANINGS = {
     "live": "how soon `top` shows something, and what callbacks cost",
     "snapshots": "a snapshot of the largest report; ten minutes of training steps with them",
     "memory": "growth of resident memory",
+    "window": "launch-bound steps after a window of device time, over those before it; on CUDA",
 }
 
 
@@ -75,6 +77,8 @@ def main(
     json_path: Path | None,
 ) -> None:
     """Measure what the backend costs; exit code 1 if a limit is passed."""
+    if "window" in only and device != "cuda":
+        raise click.BadParameter("window is for cuda", param_hint="--only")
     os.environ["INSTRUMENTED_TABLES"] = "none"
     import torch
 
@@ -91,6 +95,7 @@ def main(
         "live": lambda: live(pairs),
         "snapshots": lambda: snapshots(pairs) + in_steps(scale),
         "memory": lambda: memory(max(pairs // 4, 1), scale),
+        "window": lambda: after_a_window(pairs),
     }
     chosen = only or DEFAULT
     rows, interrupted = measured(row for name in chosen for row in measures[name]())

@@ -1,4 +1,5 @@
-"""The command ``bench`` on a GPU: against torch.profiler, ``do_bench`` by hand, a large copy."""
+"""The command ``bench`` on a GPU: against torch.profiler in the run, PyTorch's benchmarks by hand,
+a large copy."""
 
 import statistics
 import tempfile
@@ -12,33 +13,44 @@ from proof import child
 from proof.figures import Figure, nearest
 
 if TYPE_CHECKING:
-    from instrumented_backend.records.bench import BenchRecord, BenchRun, Peak
+    from instrumented_backend.records.bench import BenchRecord, BenchRun
 
-GPT2 = "gpt2, 2 layers"
+GPT2, BLOCK = "gpt2, 2 layers", "a transformer block"
 LAYERS, BATCH, LENGTH = 2, 8, 1024
+BLOCK_SHAPE, HEADS = (8, 256, 768), 12  # most of its kernels take 2 to 10 us
 WARM_UP, STEPS = 3, 20
 SIDE = 1 << 26  # elements of the large kernel: 2 x 268 MB read, 268 MB written
-# Milliseconds. Of a kernel that takes less, `do_bench` itself gives times up to 25 % apart, from
-# call to call and from process to process: those are measured more often, and their range counts.
-SHORT_MS, OFTEN = 0.02, 8
+SHORTEST_MS = 1e-3  # of a kernel
+# Milliseconds. Times of what takes less differ more, from call to call and from process to process:
+# those are measured more often, and their range counts.
+SHORT_MS, OFTEN = 0.02, 4
+CODE = "## Call CompiledFxGraph"  # torch's own mark of a call of generated code
 Times = dict[str, list[float]]  # milliseconds, by kernel name
 Launches = dict[str, list[list[float]]]  # the same for each launch of a step
 
 
 def kernels_on_gpu() -> list[Figure]:
-    """The kernels of a GPT-2's training step, and one that moves 0.8 GB."""
+    """The kernels of a GPT-2's training step, of a block's, and one that moves 0.8 GB."""
     with tempfile.TemporaryDirectory() as cache:
-        in_run: Times = child.call(trained, TORCHINDUCTOR_CACHE_DIR=cache)
+        in_run = child.call(trained, GPT2, TORCHINDUCTOR_CACHE_DIR=cache)
         by_hand = [child.call(launches_by_hand, TORCHINDUCTOR_CACHE_DIR=cache) for _ in range(2)]
         run = _benched(cache)
     rows = [
-        *as_in_the_run(run.kernels, run.peaks["cuda"], in_run),
-        *as_by_hand(run.kernels, in_run, *by_hand),
+        *as_in_the_run(GPT2, run, in_run),
+        *as_by_hand(run.kernels, in_run["times"], *by_hand),
+        *the_block(),
     ]
     with tempfile.TemporaryDirectory() as cache:
         ms = child.call(large_by_hand, TORCHINDUCTOR_CACHE_DIR=cache)
         run = _benched(cache, profile=True)
     return rows + _of_the_large_kernel(run, ms)
+
+
+def the_block() -> list[Figure]:
+    """Forward and backward of one block in training; small kernels."""
+    with tempfile.TemporaryDirectory() as cache:
+        in_run = child.call(trained, BLOCK, TORCHINDUCTOR_CACHE_DIR=cache)
+        return as_in_the_run(BLOCK, _benched(cache), in_run)
 
 
 def _benched(cache: str, **options: Any) -> "BenchRun":
@@ -65,11 +77,33 @@ def _training() -> Callable[[], None]:
     return lambda: compiled(input_ids=tokens, labels=tokens).loss.backward()
 
 
-def trained() -> Times:
-    """Each Triton kernel's times in a trace of some steps."""
+def _block_training() -> Callable[[], None]:
+    """The same of a block; what the optimizer reads is more than an L2 cache holds."""
+    import torch
+    import workloads
+
+    torch.manual_seed(0)
+    model = workloads.Block(BLOCK_SHAPE[-1], HEADS).cuda()
+    x = torch.randn(BLOCK_SHAPE, device="cuda", dtype=torch.bfloat16)
+    optimizer = torch.optim.AdamW(model.parameters())
+    compiled = torch.compile(model, backend="inductor")
+
+    def step() -> None:
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = compiled(x).float().square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+def trained(model: str) -> dict[str, Any]:
+    """From a trace of some steps: each Triton kernel's ``times``, and ``sum_ms`` of all that the
+    graphs' generated code ran on the GPU in a step."""
     import torch
 
-    step = _training()
+    step = _training() if model == GPT2 else _block_training()
     for _ in range(WARM_UP):
         step()
     torch.cuda.synchronize()
@@ -77,20 +111,32 @@ def trained() -> Times:
         for _ in range(STEPS):
             step()
         torch.cuda.synchronize()
+    events = profile.events()
     times: Times = defaultdict(list)
     on_gpu = torch.autograd.DeviceType.CUDA
-    for event in profile.events():
+    for event in events:
         if event.device_type == on_gpu and event.name.startswith("triton_"):
             times[event.name].append(event.time_range.elapsed_us() / 1e3)
-    return times
+    calls = [e for e in events if e.device_type != on_gpu and e.name.startswith(CODE)]
+    return {"times": times, "sum_ms": sum(map(launched_us, calls)) / 1e3 / STEPS}
+
+
+def launched_us(event: Any) -> float:
+    """Of all that a FunctionEvent launched, by itself or in what it encloses."""
+    own = sum(kernel.duration for kernel in event.kernels)
+    return float(own + sum(launched_us(inner) for inner in event.cpu_children))
 
 
 def launches_by_hand() -> Launches:
-    """``do_bench`` of every launch of a step, with the step's own tensors."""
+    """PyTorch's benchmark, which empties the L2 cache, of every launch of a step, with the step's
+    own tensors: the time of its kernels in torch.profiler."""
     import torch
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
     from torch._inductor.select_algorithm import extern_kernels
-    from triton.testing import do_bench
+    from torch._inductor.utils import do_bench_using_profiling
+
+    def benched(launch: Callable[[], Any]) -> float:
+        return float(do_bench_using_profiling(launch, warmup=2, rep=20))
 
     step = _training()
     step()
@@ -122,53 +168,37 @@ def launches_by_hand() -> Launches:
     times: Launches = defaultdict(list)
     with torch.no_grad():
         for (name, *_), launch in launches.items():
-            found = [do_bench(launch, return_mode="median")]
+            found = [benched(launch)]
             while len(found) < (OFTEN if found[0] < SHORT_MS else 2):
-                found.append(do_bench(launch, return_mode="median"))
+                found.append(benched(launch))
             times[name].append(found)
     return times
 
 
-def as_in_the_run(kernels: list["BenchRecord"], peak: "Peak", in_run: Times) -> list[Figure]:
-    """The kernel that is off by most from its median in the trace.
-
-    ``bench`` may take longer by what a note explains: the launch, and what the cache would hold.
-    """
-    from instrumented_backend.records.notes import TIMED_COLD
-
+def as_in_the_run(model: str, run: "BenchRun", in_run: dict[str, Any]) -> list[Figure]:
+    """The sum over the graphs, and the kernel that is off by most from its median in the trace."""
+    sums = [graph.kernels_ms for graph in run.graphs]
+    total = None if None in sums else sum(ms or 0 for ms in sums)
     by_name: dict[str, list[BenchRecord]] = defaultdict(list)
-    for record in kernels:
+    for record in run.kernels:
         by_name[record.kernel.kernel_name].append(record)
-    cache_bytes, launch_ms = peak.cache_bytes or 0, peak.launch_ms or 0.0
-    rows, large = [], 0
-    for name, times in in_run.items():
-        records = by_name[name]
-        if len(records) != 1 or records[0].kernel.total_bytes is None:
+    rows = []
+    for name, times in in_run["times"].items():
+        true_ms = statistics.median(times)
+        if len(by_name[name]) != 1 or true_ms < SHORTEST_MS:
             continue  # of several shapes, or of two graphs: the trace does not tell them apart
-        (record,) = records
-        moved, true_ms = records[0].kernel.total_bytes, statistics.median(times)
-        explained_ms = 0.0
-        if TIMED_COLD in record.note_codes:
-            held = min(moved, cache_bytes)
-            explained_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
-        elif moved > cache_bytes:
-            large += 1
-        ms = None
-        if record.timing is not None:
-            ms = record.timing.ms - max(0.0, min(explained_ms, record.timing.ms - true_ms))
-        rows.append(Figure(GPT2, f"bench: {name[:30]} as in the run, ms", "warm", ms, true_ms, 10))
-    launch_us = 1e3 * launch_ms
-    return [
-        *_worst(rows),
-        Figure(GPT2, "kernels larger than the cache", "warm", large, nearest(large, 2), 0),
-        Figure("peak", "launch, us", "-", launch_us, nearest(launch_us, 1, 20), 0),
-    ]
+        (record,) = by_name[name]
+        ms = None if record.timing is None else record.timing.ms
+        rows.append(Figure(model, f"bench: {name[:30]} as in the run, ms", "warm", ms, true_ms, 15))
+    what = "bench: all kernels as in the run, ms"
+    return [Figure(model, what, "warm", total, in_run["sum_ms"], 10), *_worst(rows)]
 
 
 def as_by_hand(
     kernels: list["BenchRecord"], in_run: Times, first: Launches, second: Launches
 ) -> list[Figure]:
-    """The launch that is off by most from ``do_bench`` of two processes, and how many there are."""
+    """The launch, with an empty cache, that is off by most from the benchmarks by hand of two
+    processes, and how many there are."""
     rows = []
     missed = 0
     for name in {**in_run, **first}:
@@ -185,11 +215,11 @@ def as_by_hand(
             missed += 1
             continue
         for record, times in zip(found, launches, strict=True):
-            ms = None if record.timing is None else record.timing.ms
+            ms = None if record.cold is None else record.cold.ms
             middle = statistics.median(times)
             low, high = (middle, middle) if middle > SHORT_MS else (min(times), max(times))
             oracle = middle if ms is None else nearest(ms, low, high)
-            rows.append(Figure(GPT2, f"bench: {name[:30]} by hand, ms", "warm", ms, oracle, 5))
+            rows.append(Figure(GPT2, f"bench: {name[:30]} by hand, ms", "cold", ms, oracle, 10))
     return [
         *_worst(rows),
         Figure(GPT2, "kernels without all their launches", "warm", missed, 0, 0),
@@ -197,7 +227,7 @@ def as_by_hand(
 
 
 def _ms_of(record: "BenchRecord") -> float:
-    return 0.0 if record.timing is None else record.timing.ms
+    return 0.0 if record.cold is None else record.cold.ms
 
 
 def _worst(rows: list[Figure]) -> list[Figure]:

@@ -12,10 +12,15 @@ NET = "net"  # of workloads.py; the other names are architectures
 WARM_UP, STEPS, WINDOW_STEPS = 10, 20, 40
 REGIONS = ("TORCHDYNAMO", "TORCHDYNAMO_BACKWARD")
 _NO_KERNEL = ("Memcpy", "Memset", *REGIONS)
+_CODE = "## Call CompiledFxGraph"
+_NO_OP = ("autograd::", "torch::autograd::")
+# Of an extern call: its op, the shapes of its tensors, the calls and their µs.
+Externs = list[tuple[str, list[list[int]], float, float | None]]
 
 
 def device_time(name: str) -> list[Figure]:
-    """Share of kernel time launched in regions, Triton kernels' times, busy time; two processes.
+    """Share of kernel time launched in regions, times of Triton kernels and of extern calls, busy
+    time; two processes.
 
     The oracle is torch.profiler's own tree of events, in which it hangs each kernel on the op that
     launched it, by correlation id.
@@ -27,6 +32,7 @@ def device_time(name: str) -> list[Figure]:
         rows = [
             Figure(name, "device time captured, %", "warm", ours["pct"], theirs["pct"], 2, True),
             triton_row(name, ours["triton_us"], theirs["kernels"]),
+            *extern_rows(name, ours["externs"], theirs["externs"]),
         ]
         seen = utilization.of_trace(trace, name)
         rows += seen
@@ -53,6 +59,37 @@ def triton_row(
     return Figure(model, "time of Triton kernels, us a step", "warm", ours, total / STEPS, 5)
 
 
+def extern_rows(model: str, ours: Externs, theirs: Externs) -> list[Figure]:
+    """Of each op's calls, and of those of one shape the ones that are off by most; µs of a call.
+
+    ``theirs`` are the profile's, in which an op has its shapes as it was called. What launched no
+    kernel in it has no time.
+    """
+    rows = []
+    for op in sorted({op for op, _, _, time_us in theirs if time_us}):
+        mine = _mean([each for each in ours if each[0] == op])
+        true = _mean([each for each in theirs if each[0] == op])
+        rows.append(Figure(model, f"time of {op[:30]}, us a call", "warm", mine, true or 0, 5))
+    by_shapes = []
+    for op, shapes, calls, time_us in theirs:
+        same = [each for each in ours if each[0] == op and each[1] == shapes[: len(each[1])]]
+        if same and time_us:
+            mine = _mean(same)
+            what = f"time of {op[:20]} {shapes[:2]}, us a call"
+            by_shapes.append(Figure(model, what, "warm", mine, time_us / calls, 5))
+    worst = sorted(by_shapes, key=lambda row: row.error if row.error is not None else float("inf"))
+    return rows + worst[-1:]
+
+
+def _mean(externs: Externs) -> float | None:
+    """µs of a call; None where one is not known, and of none."""
+    times = [time_us for *_, time_us in externs]
+    calls = sum(calls for _, _, calls, _ in externs)
+    if None in times or not calls:
+        return None
+    return sum(time_us or 0 for time_us in times) / calls
+
+
 def _step(name: str) -> Callable[[], object]:
     if name == NET:
         import workloads
@@ -71,6 +108,7 @@ def in_windows(name: str) -> dict[str, Any]:
     import torch
 
     import instrumented_backend
+    from instrumented_backend.kernels.wrapper import op_of
 
     step = _step(name)
     for _ in range(WARM_UP + WINDOW_STEPS):
@@ -82,10 +120,21 @@ def in_windows(name: str) -> dict[str, Any]:
         if kernel.language == "triton":
             triton.setdefault(kernel.kernel_name, []).append(kernel.device_time_us)
     assert report.ops.device is not None
+    externs: Externs = [
+        (
+            op_of(kernel.kernel_name),
+            [list(shape) for key, shape in kernel.arg_shapes.items() if key != "out"],  # type: ignore[arg-type]
+            kernel.device_calls or 0,
+            kernel.device_time_total_us,
+        )
+        for kernel in report.kernels
+        if kernel.language == "extern"
+    ]
     return {
         "pct": report.ops.device.pct_captured,
         # Two graphs' kernels of one name are one kernel to the profiler, and have one mean.
         "triton_us": {name: means[0] for name, means in triton.items()},
+        "externs": externs,
     }
 
 
@@ -98,7 +147,8 @@ def profiled(name: str, trace: str) -> dict[str, Any]:
     for _ in range(WARM_UP):
         step()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
+    activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=activities, record_shapes=True) as profiler:
         for _ in range(STEPS):
             step()
         torch.cuda.synchronize()
@@ -108,17 +158,22 @@ def profiled(name: str, trace: str) -> dict[str, Any]:
 
 
 def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
-    """From FunctionEvents: the regions' share of kernel time, each kernel's launches and µs, and
-    the µs in which a GPU was busy."""
+    """From FunctionEvents: the regions' share of kernel time, each kernel's launches and µs, the
+    ops in regions with theirs, and the µs in which a GPU was busy."""
     from torch._functorch.benchmark_utils import get_duration
 
     inside = 0.0
     kernels: dict[str, list[float]] = {}
     spans: dict[int, list[dict[str, float]]] = {}
+    externs: dict[str, tuple[str, list[list[int]], list[float]]] = {}
     for event in events:
         if event.device_type == cpu:
             if event.kernels and in_region(event):
                 inside += sum(k.duration for k in event.kernels if _is_kernel(k.name))
+            if is_extern_call(event):
+                shapes = [list(shape) for shape in event.input_shapes or () if shape]
+                _, _, times = externs.setdefault(f"{event.name}{shapes}", (event.name, shapes, []))
+                times.append(kernels_us(event))
             continue
         if event.is_user_annotation or event.name in REGIONS:
             continue
@@ -132,6 +187,7 @@ def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
     return {
         "pct": 100 * inside / total,
         "kernels": kernels,
+        "externs": [(op, shapes, len(us), sum(us)) for op, shapes, us in externs.values()],
         "busy_us": sum(
             get_duration(sorted(some, key=lambda span: span["ts"])) for some in spans.values()
         ),
@@ -140,6 +196,28 @@ def figures_of(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
 
 def _is_kernel(name: str) -> bool:
     return not name.startswith(_NO_KERNEL)
+
+
+def is_extern_call(event: Any) -> bool:
+    """An op in the generated code of a region, as torch marks it, that no other op encloses."""
+    if not _is_op(event.name):
+        return False
+    above = event.cpu_parent
+    while above is not None and not above.name.startswith(_CODE):
+        if _is_op(above.name):
+            return False
+        above = above.cpu_parent
+    return in_region(above)
+
+
+def _is_op(name: str) -> bool:
+    return "::" in name and not name.startswith(_NO_OP)
+
+
+def kernels_us(event: Any) -> float:
+    """Of all that it launched, by itself or in the ops inside it."""
+    own = sum(kernel.duration for kernel in event.kernels if _is_kernel(kernel.name))
+    return float(own + sum(kernels_us(child) for child in event.cpu_children))
 
 
 def in_region(event: Any) -> bool:

@@ -126,6 +126,12 @@ def _graph(request: events.ModuleRequest, channel: Channel) -> None:
     arguments = graph_arguments(module, source, text)
     channel.say(events.Begin(None, "the compiled call"))
     channel.say(events.WholeCall(time_call(module, arguments, device)))
+    if device == "cuda" and not request.all_configs:  # configurations are compared alone
+        from instrumented_backend.bench.in_place import time_in_place
+
+        channel.say(events.Begin(None, "the kernels in calls of the graph"))
+        times = time_in_place(module, list(source.sources), walk.course, arguments)
+        channel.say(events.InPlace(times))
     if request.profile:
         channel.say(events.Begin(None, "the profile"))
         with redirect_stdout(io.StringIO()) as report:

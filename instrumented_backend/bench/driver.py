@@ -20,9 +20,11 @@ from instrumented_backend.bench.targets import Target
 from instrumented_backend.kernels.complete import add_text
 from instrumented_backend.records import KernelRecord, notes
 from instrumented_backend.records.bench import (
+    IN_GRAPH,
     BenchRecord,
     BenchRun,
     GraphBench,
+    Timing,
     explain,
 )
 
@@ -173,6 +175,9 @@ def _attempt(
                 case events.WholeCall():
                     graph.call = event.timing
                     current = None
+                case events.InPlace():
+                    _put_in_place(progress, event.timings)
+                    current = None
                 case events.Profile():
                     graph.profile = event.text
                     current = None
@@ -209,6 +214,21 @@ def _ended_early(
     progress.skip.append(number)
     progress.resume = number + 1
     return False
+
+
+def _put_in_place(progress: _Progress, timings: dict[int, Timing]) -> None:
+    """What was timed alone has its times in the graph's own calls, where they are known.
+
+    An extern call may launch nothing; a kernel without time on the GPU is a C++ one.
+    """
+    for number, records in progress.rows.items():
+        found = timings.get(number)
+        for record in records:
+            if record.timing is None or found is None:
+                continue
+            if found.ms or record.kernel.language == "extern":
+                record.timing, record.timed = found, IN_GRAPH
+                record.drop_notes({notes.TIMED_BY_EVENTS})
 
 
 def _sum(progress: _Progress) -> float | None:

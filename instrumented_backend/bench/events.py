@@ -73,6 +73,12 @@ class WholeCall(Struct, tag="call"):
     timing: Timing
 
 
+class InPlace(Struct, tag="in place"):
+    """Times of launches, by their numbers, in calls of the whole graph."""
+
+    timings: dict[int, Timing]
+
+
 class Profile(Struct, tag="profile"):
     text: str
 
@@ -101,6 +107,7 @@ Event: TypeAlias = (
     | Rows
     | Calls
     | WholeCall
+    | InPlace
     | Profile
     | Failed
     | End

@@ -9,7 +9,7 @@ from instrumented_backend.bench.arguments import random_strided
 from instrumented_backend.bench.autotuner import get_triton_kernel
 from instrumented_backend.bench.graph import patched_rand_strided
 from instrumented_backend.bench.targets import why_not_alone
-from instrumented_backend.bench.timing import measure, synchronize
+from instrumented_backend.bench.timing import measure_kernel, synchronize
 from instrumented_backend.bench.triton_configs import config_records, describe_chosen
 from instrumented_backend.bench.walk import changed_inputs, reason
 from instrumented_backend.kernels.complete import add_launch, add_no_launch
@@ -46,7 +46,7 @@ def bench_kernel_module(
         configs: list[BenchRecord] = []
         if all_configs:
             configs = config_records(record, kernel, args, stream, device, undo, min_seconds)
-        record.timing = measure(lambda: kernel.run(*args, **stream), device, undo, min_seconds)
+        measure_kernel(record, lambda: kernel.run(*args, **stream), device, undo, min_seconds)
         synchronize(device)
         return describe_chosen(record, configs, kernel)
     except NotAlone as error:

@@ -1,4 +1,4 @@
-"""Times of one call: Python's ``timeit`` on CPU, Triton's ``do_bench`` on GPUs."""
+"""Times of one call: Python's ``timeit`` on CPU; on GPUs the GPU's own clock, or ``do_bench``."""
 
 import time
 import timeit
@@ -7,13 +7,37 @@ from typing import Any
 
 import torch
 
-from instrumented_backend.records.bench import Timing, timing_of
+from instrumented_backend.records.bench import ALONE, BenchRecord, Timing, timing_of
 
 MIN_SECONDS = 0.2
 MIN_SAMPLES = 5
 _MAX_SECONDS = 5.0  # for those samples, where one takes long
 _BLOCK_SECONDS = 1e-3  # of calls in a sample, so that the clock's own cost is nothing
 _WARM_UP = 2
+
+
+def measure_kernel(
+    record: BenchRecord,
+    function: Callable[[], Any],
+    device: str,
+    restore: Callable[[], None] | None = None,
+    min_seconds: float = MIN_SECONDS,
+) -> None:
+    """Put the times of one launch, made alone, into its record; as `measure`, but for CUDA.
+
+    There ``timing`` is the warm one, by the GPU's own clock; ``cold`` is beside it.
+    """
+    record.timed = ALONE
+    if device != "cuda":
+        record.timing = measure(function, device, restore, min_seconds)
+        return
+    from instrumented_backend.bench.gpu_clock import time_alone
+
+    record.warm, record.cold, said = time_alone(function)
+    record.timing = record.warm
+    record.add_notes(*said)
+    if restore is not None:
+        restore()
 
 
 def measure(

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from instrumented_backend.bench.timing import measure
+from instrumented_backend.bench.timing import measure_kernel
 from instrumented_backend.records.bench import BenchRecord
 
 
@@ -57,7 +57,7 @@ def config_records(
         _describe(record, launcher)
         try:
             launch = functools.partial(launcher, *args, **kwargs)
-            record.timing = measure(launch, device, restore, min_seconds)
+            measure_kernel(record, launch, device, restore, min_seconds)
         except RuntimeError as error:  # a configuration that the device has no room for
             record.error = str(error).partition("\n")[0]
         records.append(record)

@@ -13,7 +13,7 @@ import torch
 
 from instrumented_backend.bench import stand_ins
 from instrumented_backend.bench.fresh_pages import StoragesSeen, give_back
-from instrumented_backend.bench.timing import measure, synchronize
+from instrumented_backend.bench.timing import measure_kernel, synchronize
 from instrumented_backend.bench.triton_configs import config_records, describe_chosen
 from instrumented_backend.kernels.complete import add_launch, add_no_launch, extern_record
 from instrumented_backend.kernels.facts import KernelFacts
@@ -50,6 +50,7 @@ class Walk:
     skip: frozenset[int] = frozenset()
     min_seconds: float = 0.2
     launches: dict[Any, Launch] = field(default_factory=dict)
+    course: list[tuple[int, str]] = field(default_factory=list)  # number and name of each launch
     _seen: StoragesSeen = field(default_factory=StoragesSeen)
 
     def run(self, module: ModuleType, arguments: list[Any]) -> Any:
@@ -80,6 +81,7 @@ class Walk:
         else:
             first = False
         launch.calls += 1
+        self.course.append((launch.number, name))
         left_out = launch.number in self.skip
         if first and launch.number >= self.resume and not left_out:
             self.begin(launch)
@@ -127,8 +129,8 @@ class Walk:
                 configs = config_records(
                     record, kernel, args, kwargs, self.device, undo, self.min_seconds
                 )
-            record.timing = measure(
-                lambda: function(*args, **kwargs), self.device, undo, self.min_seconds
+            measure_kernel(
+                record, lambda: function(*args, **kwargs), self.device, undo, self.min_seconds
             )
             synchronize(self.device)
             if fresh:

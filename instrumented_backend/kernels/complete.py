@@ -198,6 +198,7 @@ def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
 def add_time(record: KernelRecord, found: TimeFacts) -> None:
     """Its time in the run itself, and the memory bandwidth that follows from it."""
     record.device_time_us = found.mean_us
+    record.library_kernels = dict(found.kernels)
     if found.calls is not None:
         record.device_calls = found.calls
         record.device_time_total_us = found.mean_us * found.calls

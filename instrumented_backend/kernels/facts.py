@@ -97,8 +97,12 @@ class LaunchFacts:
 
 @dataclass
 class TimeFacts:
-    """The time that a kernel took in the run itself; ``calls`` is None where it is unknown."""
+    """The time that a kernel took in the run itself; ``calls`` is None where it is unknown.
+
+    ``kernels`` are those of a library that an extern call launched, with the µs of one call.
+    """
 
     mean_us: float
     calls: int | None
     notes: list[Note] = field(default_factory=list)
+    kernels: dict[str, float] = field(default_factory=dict)

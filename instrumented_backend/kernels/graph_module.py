@@ -154,10 +154,13 @@ def follow(
         subgraphs = _functions_of(tree, definitions_text.split("\n"))[1]
         for function in inputs:
             wrapper.read_inputs(function)
-        for pieces in (subgraphs, functions):
+        for pieces in (*subgraphs, *functions):
+            before = len(wrapper.calls)
             for statements, piece in pieces:
                 wrapper.follow_piece(statements, piece)
                 pause()
+            if before and wrapper.calls[before:]:  # partitions, or what one function calls
+                wrapper.in_order = False
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         what = syntax_problem(error) if isinstance(error, SyntaxError) else str(error)
         return wrapper, f"the calls are unknown: the wrapper is {what}"
@@ -167,10 +170,12 @@ def follow(
 Piece = tuple[list[ast.stmt], list[str]]  # statements, and the lines that they count from
 
 
-def _functions(text: str, pause: Callable[[], None]) -> tuple[list[ast.FunctionDef], list[Piece]]:
+def _functions(
+    text: str, pause: Callable[[], None]
+) -> tuple[list[ast.FunctionDef], list[list[Piece]]]:
     """The functions that make the graph's inputs, and those that run it, in pieces."""
     inputs: list[ast.FunctionDef] = []
-    functions: list[Piece] = []
+    functions: list[list[Piece]] = []
     for segment in _segments(text):
         if segment.startswith(_INPUTS):
             inputs += [
@@ -178,14 +183,16 @@ def _functions(text: str, pause: Callable[[], None]) -> tuple[list[ast.FunctionD
             ]
             pause()
         for function in _functions_in(segment):
-            functions += pieces_of(function, pause)
+            functions.append(pieces_of(function, pause))
     return inputs, functions
 
 
-def _functions_of(tree: ast.Module, lines: list[str]) -> tuple[list[ast.FunctionDef], list[Piece]]:
+def _functions_of(
+    tree: ast.Module, lines: list[str]
+) -> tuple[list[ast.FunctionDef], list[list[Piece]]]:
     """The same of a module that has been parsed."""
     inputs: list[ast.FunctionDef] = []
-    functions: list[Piece] = []
+    functions: list[list[Piece]] = []
     for statement in tree.body:
         for node in statement.body if isinstance(statement, ast.ClassDef) else [statement]:
             if not isinstance(node, ast.FunctionDef):
@@ -195,7 +202,7 @@ def _functions_of(tree: ast.Module, lines: list[str]) -> tuple[list[ast.Function
             elif any(argument.arg == "args" for argument in node.args.args):
                 # Lines before it would bring their comments along.
                 own = ["" for _ in lines[: node.lineno]] + lines[node.lineno : node.end_lineno]
-                functions.append((node.body, own))
+                functions.append([(node.body, own)])
     return inputs, functions
 
 

@@ -114,7 +114,7 @@ def _parse_graph(text: str, pause: Callable[[], None]) -> Iterator[KernelRecord]
         records[definition.name] = facts.record
         pause()
         yield facts.record
-    yield from _extern_records(wrapper.calls)
+    yield from _extern_records(wrapper.calls, wrapper.in_order and problem is None)
 
 
 class GraphSource:
@@ -195,16 +195,17 @@ def _facts(definition: Definition) -> KernelFacts:
     return KernelFacts(record)
 
 
-def _extern_records(calls: list[CallSite]) -> Iterator[KernelRecord]:
+def _extern_records(calls: list[CallSite], in_order: bool) -> Iterator[KernelRecord]:
     """One record for each extern kernel and shapes, in the order of the first call."""
     records: dict[tuple[str, str], KernelRecord] = {}
-    for call in calls:
+    externs = [call for call in calls if "." in call.kernel]  # the others are generated
+    for position, call in enumerate(externs):
         record = extern_record(call)
-        if call.kernel.count(".") == 0:
-            continue  # a generated kernel
         key = (record.kernel_name, repr((record.arg_shapes, record.arg_dtypes)))
         known = records.setdefault(key, record)
         known.calls = (known.calls or 0) + 1
+        if in_order:
+            known.extern_positions.append(position)
         if call.provenance is not None:
             add_provenance(known, call.provenance)
     yield from records.values()

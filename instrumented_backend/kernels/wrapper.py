@@ -71,11 +71,15 @@ class CallSite:
 
 
 class Wrapper:
-    """Follows the functions of one graph module and lists their launches in `calls`."""
+    """Follows the functions of one graph module and lists their launches in `calls`.
+
+    ``in_order``: that is the order in which they run, each of them once.
+    """
 
     def __init__(self, kernels: Iterable[str]) -> None:
         self.kernels = set(kernels)
         self.calls: list[CallSite] = []
+        self.in_order = True
         self._values: dict[str, Value] = {}
         self._inputs: dict[str, Value] = {}
         self._comment: Provenance | None = None
@@ -121,8 +125,11 @@ class Wrapper:
             elif isinstance(statement, ast.Expr):
                 self._expression(statement.value)
             else:
+                before = len(self.calls)
                 for block in ("body", "orelse", "finalbody"):
                     self._follow(getattr(statement, block, ()), comments)
+                if not isinstance(statement, ast.With | ast.Try) and self.calls[before:]:
+                    self.in_order = False  # a branch, a loop, a function
 
     def _say(self, provenance: Provenance) -> None:
         """A comment was met: it is about the next launch."""
@@ -330,6 +337,31 @@ _NO_KERNEL = (
 def is_extern(name: str) -> bool:
     """Does the wrapper call a kernel here that Inductor did not generate?"""
     return name.startswith(_EXTERN) and name not in _NO_KERNEL
+
+
+# Extern kernels that are Python functions or have names of Inductor's own.
+_OPS_OF = {
+    "extern_kernels.bias_addmm": "aten::addmm",
+    "extern_kernels.mm_dtype": "aten::mm",
+    "extern_kernels.bmm_dtype": "aten::bmm",
+    "extern_kernels.conv1x1_via_mm": "aten::matmul",
+}
+_NAMESPACES = {
+    "extern_kernels": "aten",
+    "aten": "aten",
+    "inductor_ops": "inductor",
+    "_quantized": "_quantized",
+}
+
+
+def op_of(kernel: str) -> str:
+    """The op that an extern call dispatches: ``torch.ops.aten.sort.default`` → ``aten::sort``."""
+    if kernel in _OPS_OF:
+        return _OPS_OF[kernel]
+    namespace, _, rest = kernel.removeprefix("torch.ops.").partition(".")
+    if not kernel.startswith("torch.ops."):
+        namespace = _NAMESPACES.get(namespace, namespace)
+    return f"{namespace}::{rest.partition('.')[0]}"
 
 
 def _is_passed_on(name: str, value: ast.expr) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from instrumented_backend.observe.compile.caches import cache_section, describe_caches
 from instrumented_backend.observe.compile.log import CompileLog
+from instrumented_backend.observe.device.externs import add_extern_times
 from instrumented_backend.observe.device.kernels import add_times
 from instrumented_backend.observe.gpu_ledger import gpu_ledger
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
@@ -42,6 +43,7 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.records.report import ENDED
 from instrumented_backend.torch_compat import machine
+from instrumented_backend.traces.op_totals import RegionOps
 
 if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
@@ -126,7 +128,9 @@ def assemble(
         run=_run(devices, started, status),
         summary=_summary(records, breaks, log, ops),
         graphs=records,
-        kernels=_kernels(shown, ops.device) if kept is None else kept.kernels(shown),
+        kernels=_kernels(shown, ops.device, device.ops if device else {})
+        if kept is None
+        else kept.kernels(shown),
         ops=ops,
         breaks=breaks,
         recompiles=recompiles,
@@ -212,7 +216,9 @@ def _summary(
     )
 
 
-def _kernels(shown: Graphs, device: DeviceRecord | None) -> list[KernelRecord]:
+def _kernels(
+    shown: Graphs, device: DeviceRecord | None, launched: Mapping[int, RegionOps]
+) -> list[KernelRecord]:
     kernels = []
     for graph, record in shown:
         for code in list(graph.code):
@@ -222,7 +228,9 @@ def _kernels(shown: Graphs, device: DeviceRecord | None) -> list[KernelRecord]:
                     kernel.source_lines = _lines_of_call(graph, kernel)
                 kernels.append(kernel)
     if device is not None:
-        add_times(kernels, device, {record.graph: record for _, record in shown})
+        records = {record.graph: record for _, record in shown}
+        add_times(kernels, device, records)
+        add_extern_times(kernels, launched, records)
     return kernels
 
 

@@ -17,7 +17,7 @@ class Peak:
     datasheet_gb_per_s: float | None = None
     datasheet_source: str | None = None
     cache_bytes: int | None = None  # of the last level
-    launch_ms: float | None = None  # on a GPU: what is timed where a kernel does next to nothing
+    launch_ms: float | None = None  # on a GPU: between two events around an add of one element
 
     @property
     def gb_per_s(self) -> float:
@@ -45,12 +45,18 @@ class Timing:
         return 100 * (self.p75_ms - self.p25_ms) / self.ms if self.ms else None
 
 
+# What `BenchRecord.timing` is of.
+IN_GRAPH = "in graph"  # where the launches are in calls of the whole graph
+ALONE = "alone"  # launched again and again on the same data
+
+
 @dataclass
 class BenchRecord(Noted):
     """One kernel at one set of shapes, or one configuration of it (``--all-configs``).
 
     ``kernel`` describes it at the shapes that it was timed with. ``timing`` is None where it could
-    not be timed; ``error`` says why.
+    not be timed; ``error`` says why. On CUDA, ``warm`` and ``cold`` are of launches made alone:
+    with what the launch before left in the caches, and with an empty L2 cache.
     """
 
     kernel: KernelRecord
@@ -64,6 +70,9 @@ class BenchRecord(Noted):
     peak: Peak | None = None
     notes: list[str] = field(default_factory=list)
     note_codes: list[str] = field(default_factory=list)
+    timed: str | None = None  # `IN_GRAPH` or `ALONE`
+    warm: Timing | None = None
+    cold: Timing | None = None
 
     @property
     def gb_per_s(self) -> float | None:
@@ -138,6 +147,13 @@ def explain(record: BenchRecord) -> list[Note]:
     if timing.p75_ms - timing.p25_ms > 0.1 * timing.ms:
         text = f"unsteady: half of the samples took {timing.p25_ms:.3g} to {timing.p75_ms:.3g} ms"
         found.append(Note(notes.UNSTEADY, text))
+    cold = record.cold
+    if record.timed == ALONE and cold is not None and cold.ms > (1 + _TELLING) * timing.ms:
+        text = (
+            "timed alone, again and again on the same data; with an empty cache it takes "
+            f"{cold.ms:.3g} ms"
+        )
+        found.append(Note(notes.TIMED_WARM, text))
     share = record.copy_pct
     moved = record.kernel.total_bytes
     if peak is None or share is None or moved is None:
@@ -156,16 +172,6 @@ def explain(record: BenchRecord) -> list[Note]:
         )
         text = f"faster than a copy ({peak.copy_gb_per_s:.4g} GB/s): {why}"
         found.append(Note(notes.FASTER_THAN_COPY, text))
-    if peak.device != "cpu":
-        launch_ms, held = peak.launch_ms or 0, min(moved, cache)
-        less_ms = launch_ms + held / peak.copy_gb_per_s / 1e6
-        if less_ms > _TELLING * timing.ms:
-            text = (
-                "timed with cold caches and the launch; in a run it takes up to "
-                f"{less_ms:.2g} ms less: {launch_ms:.2g} are the launch, and {size(held)} of its "
-                f"{size(moved)} may still be in the cache"
-            )
-            found.append(Note(notes.TIMED_COLD, text))
     return found
 
 

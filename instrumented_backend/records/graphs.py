@@ -154,6 +154,8 @@ class KernelRecord(Noted):
     aten_ops: list[str] = field(default_factory=list)  # that it was fused from
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)  # "file.py:12", the user's own
+    extern_positions: list[int] = field(default_factory=list)  # among the graph's extern calls
+    library_kernels: dict[str, float] = field(default_factory=dict)  # µs in one extern call
     notes: list[str] = field(default_factory=list)
     note_codes: list[str] = field(default_factory=list)
 

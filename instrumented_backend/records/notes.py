@@ -42,6 +42,7 @@ CHOOSES = "chooses"  # a multi-kernel: which of them runs is known at run time o
 FIGURES_OF_CHOICE = "figures-of-choice"
 LAUNCHED_BY_CHOICE = "launched-by-choice"  # if at all, by a multi-kernel
 TIME = "time"  # which launches the time is of
+TIME_UNKNOWN = "time-unknown"  # of an extern call, though windows saw its graph
 PEAK_UNKNOWN = "peak-unknown"
 
 ABOUT_BYTES = frozenset({BYTES_ESTIMATED, BYTES_AT_HINTS, BYTES_UNKNOWN})
@@ -51,7 +52,9 @@ ABOUT_BYTES = frozenset({BYTES_ESTIMATED, BYTES_AT_HINTS, BYTES_UNKNOWN})
 UNSTEADY = "unsteady"
 FROM_CACHE = "from-cache"  # faster than memory
 FASTER_THAN_COPY = "faster-than-copy"
-TIMED_COLD = "timed-cold"
+TIMED_COLD = "timed-cold"  # with the launch; of releases until 0.1
+TIMED_WARM = "timed-warm"  # alone, and with an empty cache it takes longer
+TIMED_BY_EVENTS = "timed-by-events"  # with the gaps between launches
 
 # --- Of breaks and of CUDA graphs ---------------------------------------------------------------
 

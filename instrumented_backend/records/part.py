@@ -113,6 +113,7 @@ def _kernels(
         if kernel.graph in old:  # its launches are those of the whole run
             kernel.device_calls = kernel.device_time_us = kernel.device_time_total_us = None
             kernel.gb_per_s = kernel.peak_pct = None
+            kernel.library_kernels = {}
         places[place] = len(kernels)
         kernels.append(kernel)
     result.kernels = kernels

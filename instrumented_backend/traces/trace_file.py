@@ -52,6 +52,13 @@ class HostSpans:
 
 
 @dataclass
+class NamedSpans(HostSpans):
+    """Spans of the host that were asked for by name."""
+
+    name: npt.NDArray[np.int64]  # index into `Trace.names`
+
+
+@dataclass
 class Activities:
     """Kernels, copies and memsets on GPUs; ns from the trace's first event."""
 
@@ -77,6 +84,7 @@ class Trace:
 
     ``end`` is where the last operator, annotation, runtime call, kernel or copy ends. ``regions``
     are by what marks them (`REGION_MARKS`), ``steps`` by the number in ``ProfilerStep#n``.
+    ``threads`` has the ``pid`` and ``tid`` of each of the host's threads, by our number.
     """
 
     path: Path
@@ -84,7 +92,9 @@ class Trace:
     activities: Activities
     launch_calls: HostSpans
     regions: dict[str, HostSpans]
+    spans: NamedSpans  # of the names that `read_trace` was asked for
     steps: dict[int, tuple[int, int]]
+    threads: list[tuple[int | str | None, int | str | None]]
     devices: list[Device]
     names: list[str]
     has_host_events: bool
@@ -95,15 +105,20 @@ class Trace:
 
 
 def read_trace(
-    path: str | Path, progress: Callable[[int], None] | None = None, *, host: bool = True
+    path: str | Path,
+    progress: Callable[[int], None] | None = None,
+    *,
+    host: bool = True,
+    wanted: Callable[[str], bool] | None = None,
 ) -> Trace:
     """Read ``.json`` or ``.json.gz``; raises TraceError, in one line, for what is not a profile.
 
     ``progress`` is told how many of the file's bytes have been read. Without ``host`` only what
-    ran on GPUs is kept, a quarter faster.
+    ran on GPUs is kept, a quarter faster. ``wanted`` is asked for the names of the operators and
+    annotations that ``spans`` shall have.
     """
     stream = EventStream(Path(path), progress)
-    gatherer = _Gatherer(host)
+    gatherer = _Gatherer(host, wanted)
     for events in stream:
         gatherer.add(events)
         del events  # see EventStream
@@ -146,7 +161,8 @@ class _Columns:
 class _Gatherer:
     """Keeps what matters of the events, as columns."""
 
-    def __init__(self, host: bool) -> None:
+    def __init__(self, host: bool, wanted: Callable[[str], bool] | None) -> None:
+        self._wanted = wanted
         self.seen = 0
         self.host_events = 0
         self.first_categories: set[str] = set()
@@ -156,6 +172,7 @@ class _Gatherer:
         self.activities = _Columns(6)  # ts, dur, device, name, is_kernel, correlation
         self.launch_calls = _Columns(4)  # ts, dur, thread, correlation
         self.regions = _Columns(4)  # ts, dur, thread, index into REGION_MARKS
+        self.spans = _Columns(4)  # ts, dur, thread, name
         self.steps = _Columns(3)  # ts, dur, number
         self.extents = _Columns(2)  # first ts and last end of some host events
         self._on_gpu: list[Event] = []
@@ -215,6 +232,12 @@ class _Gatherer:
                 self.regions.append(event.ts, event.dur, thread, mark)
             elif step := _STEP.fullmatch(event.name):
                 self.steps.append(event.ts, event.dur, int(step[1]))
+        if self._wanted is not None:
+            for event in events:
+                if event.ph == "X" and self._wanted(event.name):
+                    thread = self.threads[event.pid, event.tid]
+                    self.spans.append(event.ts, event.dur, thread, self.names[event.name])
+            self.spans.flush(_FLUSH_ROWS)
         try:
             first = min(map(_timestamp, events))
             last = max([event.ts + event.dur for event in events])  # type: ignore[operator]
@@ -227,12 +250,13 @@ class _Gatherer:
         self.extents.append(first, last)
 
     def trace(self, stream: EventStream) -> Trace:
-        activities, launch_calls, regions, steps, extents = (
+        activities, launch_calls, regions, spans, steps, extents = (
             columns.arrays()
             for columns in (
                 self.activities,
                 self.launch_calls,
                 self.regions,
+                self.spans,
                 self.steps,
                 self.extents,
             )
@@ -255,8 +279,10 @@ class _Gatherer:
             ),
             launch_calls=_host_spans(*clock.spans(launch_calls)),
             regions=_by_mark(*clock.spans(regions)),
+            spans=_named_spans(*clock.spans(spans)),
             steps=_by_number(*clock.spans(steps)),
             end=max(clock.last, clock.ns(extents[1]).max(initial=0)),
+            threads=list(self.threads),
             devices=devices,
             names=list(self.names),
             has_host_events=self.host_events > 0,
@@ -329,6 +355,11 @@ def _identifiers(values: _Floats) -> npt.NDArray[np.int64]:
 
 def _host_spans(start: Times, end: Times, thread: _Floats, correlation: _Floats) -> HostSpans:
     return HostSpans(start, end, thread.astype(np.int64), _identifiers(correlation))
+
+
+def _named_spans(start: Times, end: Times, thread: _Floats, name: _Floats) -> NamedSpans:
+    none = np.full(len(start), -1)
+    return NamedSpans(start, end, thread.astype(np.int64), none, name.astype(np.int64))
 
 
 def _by_mark(start: Times, end: Times, thread: _Floats, mark: _Floats) -> dict[str, HostSpans]:

@@ -17,14 +17,14 @@ from instrumented_backend.views.text import render_rows
 from instrumented_backend.views.words import wrap
 
 # Notes of single kernels in the files; the terminal has a column, and a line for all of them.
-_SAID_ELSEWHERE = frozenset({notes.UNSTEADY, notes.TIMED_COLD})
+_SAID_ELSEWHERE = frozenset({notes.UNSTEADY, notes.TIMED_WARM})
 
 
 _TABLE = Table(
     "bench",
-    "Kernels, each timed alone (ms: median; ±: quartiles; moved: by one launch)",
+    "Kernels (ms: median of one launch; ±: quartiles; moved: by one launch)",
     lambda report: [],
-    least=("spills", "regs", "GFLOP/s", "category", "± %"),
+    least=("spills", "regs", "GFLOP/s", "warm ms", "category", "cold ms", "± %"),
 )
 
 
@@ -63,6 +63,8 @@ def _short(record: BenchRecord) -> TableRow:
         "calls": kernel.calls,
         "ms": figure(timing.ms if timing else None, 4),
         "± %": figure(timing.spread_pct if timing else None, 2),
+        "warm ms": figure(record.warm.ms if record.warm else None, 4),
+        "cold ms": figure(record.cold.ms if record.cold else None, 4),
         "moved_gb": kernel.moved_gb,
         "GB/s": figure(record.gb_per_s, 4),
         "% of peak": figure(record.peak_pct, 3),
@@ -90,6 +92,9 @@ def bench_row(record: BenchRecord) -> TableRow:
         "ms_p25": None if timing is None else timing.p25_ms,
         "ms_p75": None if timing is None else timing.p75_ms,
         "samples": None if timing is None else timing.samples,
+        "timed": record.timed,
+        "warm_ms": None if record.warm is None else record.warm.ms,
+        "cold_ms": None if record.cold is None else record.cold.ms,
         "peak_gb_per_s": peak.gb_per_s if peak else None,
         "peak_source": peak.source if peak else None,
         "copy_gb_per_s": peak.copy_gb_per_s if peak else None,
@@ -105,7 +110,10 @@ def bench_row(record: BenchRecord) -> TableRow:
     return {**row, **fields, "notes": "; ".join([*record.notes, *kernel.notes]) or None}
 
 
-_OF_A_RUN = ("moved_gb", "device_calls", "device_time_us", "device_time_total_us")
+_OF_A_RUN = (
+    *("moved_gb", "device_calls", "device_time_us", "device_time_total_us"),
+    *("extern_positions", "library_kernels"),
+)
 
 
 def _peak_lines(peak: Peak) -> list[str]:
@@ -113,13 +121,13 @@ def _peak_lines(peak: Peak) -> list[str]:
     if peak.datasheet_gb_per_s is not None:
         line += f", datasheet {peak.datasheet_gb_per_s:.4g} GB/s ({peak.datasheet_source})"
     line += f"; shares of peak are of the {peak.source}"
-    if peak.launch_ms is None:
+    if peak.device != "cuda":
         return [line]
-    launch = (
-        f"ms: with cold caches, and {peak.launch_ms:.2g} ms of each are its launch; "
-        "small kernels take less in a run"
-    )
-    return [line, launch]
+    return [
+        line,
+        "ms: in calls of the whole graph, by the GPU's clock, without the launch; "
+        "warm ms, cold ms: launched alone, again and again, and with an empty L2 cache",
+    ]
 
 
 def _graph_lines(graph: GraphBench) -> list[str]:

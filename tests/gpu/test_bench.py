@@ -80,6 +80,7 @@ def test_every_kernel_has_its_figures(
         if row["calls"] == 0:
             continue
         assert row["error"] is None and row["ms"] > 0, row["kernel_name"]
+        assert row["timed"] == "in graph" and row["warm_ms"] > 0 and row["cold_ms"] > 0, row
         if row["language"] == "triton":
             assert row["n_regs"] > 0 and row["n_spills"] >= 0 and row["shared_bytes"] >= 0
             assert "num_warps" in row["config"]

@@ -7,6 +7,7 @@ since a profiler leaves its process slower.
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paths import BENCHMARKS
@@ -63,9 +64,53 @@ def test_the_kernels_are_a_profilers(run_program: RunProgram, tmp_path: Path) ->
     assert found["busy_us"] <= found["window_us"]
     assert "device time: captured" in done.stderr
     timed = [kernel for kernel in done.report["kernels"] if kernel["device_time_us"]]
-    assert {kernel["language"] for kernel in timed} == {"triton"}
-    generated = {k["kernel_name"] for k in done.report["kernels"] if k["language"] == "triton"}
-    assert {kernel["kernel_name"] for kernel in timed} == generated
+    names = {k["kernel_name"] for k in done.report["kernels"] if k["language"] == "triton"}
+    assert {k["kernel_name"] for k in timed if k["language"] == "triton"} == names
+    assert_externs_are_timed(done.report, trace)
+
+
+def assert_externs_are_timed(report: dict[str, Any], trace: Path) -> None:
+    """Each extern call, by its place in the code, with the kernels that the profile has, too."""
+    events = json.loads(trace.read_text())["traceEvents"]
+    launched = {event["name"] for event in events if event.get("cat") == "kernel"}
+    externs = [kernel for kernel in report["kernels"] if kernel["language"] == "extern"]
+    assert any("mm" in kernel["kernel_name"] for kernel in externs)
+    assert any("attention" in kernel["kernel_name"] for kernel in externs)
+    for kernel in externs:
+        assert kernel["extern_positions"], kernel
+        (note,) = [note for note in kernel["notes"] if note.startswith("time")]
+        assert note.startswith("time: the mean of ") and note.endswith(" calls, in windows"), note
+        parts = kernel["library_kernels"]
+        assert set(parts) <= launched
+        assert kernel["device_time_us"] == pytest.approx(sum(parts.values()))
+        count = kernel["device_calls"]
+        assert kernel["device_time_total_us"] == pytest.approx(kernel["device_time_us"] * count)
+
+
+def test_extern_calls_in_cuda_graphs_have_no_time(run_program: RunProgram) -> None:
+    """One call launches all the kernels of a graph: which are whose is not in the trace."""
+    done = run_program(
+        ONE_WINDOW
+        + """
+    import torch
+    layer = torch.nn.Linear(64, 64).cuda()
+
+    def model(x):
+        return layer(x).relu() @ x
+
+    compiled = torch.compile(model, backend="instrumented", mode="reduce-overhead")
+    x = torch.randn(64, 64, device="cuda")
+    with torch.no_grad():
+        for _ in range(300):
+            compiled(x)
+    """,
+        env={"INSTRUMENTED_DEVICE_TIME": "on"},
+    )
+    assert done.report["ops"]["device"]["windows"] == 1
+    externs = [kernel for kernel in done.report["kernels"] if kernel["language"] == "extern"]
+    assert externs
+    for kernel in externs:
+        assert kernel["device_time_us"] is None and "time-unknown" in kernel["note_codes"], kernel
 
 
 def test_every_window_sees_kernels(run_program: RunProgram) -> None:

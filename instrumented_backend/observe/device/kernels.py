@@ -27,12 +27,12 @@ def add_times(
         said = [Note(notes.TIME, f"time: the mean of {count:.0f} launches, in windows")]
         if modules[kernel.kernel_name] > 1:
             said.append(Note(notes.TIME, "time: of all modules with a kernel of this name"))
-        calls = _calls(kernel, graphs.get(kernel.graph))
+        calls = calls_in_run(kernel, graphs.get(kernel.graph))
         add_time(kernel, TimeFacts(time_us / count, calls, said))
 
 
-def _calls(kernel: KernelRecord, graph: GraphRecord | None) -> int | None:
-    """In the whole run."""
+def calls_in_run(kernel: KernelRecord, graph: GraphRecord | None) -> int | None:
+    """How often the whole run launched it; None: unknown."""
     if graph is None or kernel.calls is None:
         return None
     backward = kernel.direction == "backward"

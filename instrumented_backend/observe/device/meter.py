@@ -30,6 +30,8 @@ from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import DeviceKernelRecord, DeviceRecord
 from instrumented_backend.torch_compat import autograd, machine, profilers
 from instrumented_backend.traces.kernel_totals import TraceTotals, totals_of
+from instrumented_backend.traces.op_totals import RegionOps, together
+from instrumented_backend.traces.region_ops import is_op, ops_in_regions
 from instrumented_backend.traces.trace_file import read_trace
 
 SETTLING_ROUNDS = 3  # first calls load kernels, tune them, record CUDA graphs
@@ -53,6 +55,7 @@ class _Seen:
     gave_way: int = 0  # to a profiler of the program's own
     calls: Counter[int] = field(default_factory=Counter)
     totals: TraceTotals = field(default_factory=TraceTotals)
+    ops: dict[int, RegionOps] = field(default_factory=dict)  # by `region_key`; never changed
 
 
 class DeviceMeter(Observer):
@@ -77,7 +80,7 @@ class DeviceMeter(Observer):
         self._ended.set()
         self._spoiled = False
         self._opened_s = 0.0
-        self._seen_in_window: Counter[int] = Counter()
+        self._in_window: list[tuple[int, int]] = []  # the thread and the key of each call
         self._own_start = False
         self._programs_own = False  # is one running, or about to
         self._forget()
@@ -155,7 +158,7 @@ class DeviceMeter(Observer):
         elif _in_main_thread():
             self._forward(key)
         if self._profile is not None:
-            self._seen_in_window[key] += 1
+            self._in_window.append((threading.get_native_id(), key))
 
     def _forward(self, key: int) -> None:
         """A forward call on the main thread; others recompute what was checkpointed."""
@@ -200,7 +203,7 @@ class DeviceMeter(Observer):
         self._due = self._spoiled = self._differentiated = False
         self._rounds = self._calls = 0
         self._opened_s = time.monotonic()
-        self._seen_in_window = Counter()
+        self._in_window = []
 
     def close(self) -> None:
         """End the window that is open, if one is and this is its thread, and read it."""
@@ -222,10 +225,12 @@ class DeviceMeter(Observer):
         with tempfile.TemporaryDirectory(prefix="instrumented_backend-") as folder:
             path = str(Path(folder) / "window.json")
             profile.export_chrome_trace(path)
-            totals = totals_of(read_trace(path))
+            trace = read_trace(path, wanted=is_op)
         self._seen.windows += 1
-        self._seen.calls += self._seen_in_window
-        self._seen.totals.add(totals)
+        self._seen.calls.update(key for _, key in self._in_window)
+        self._seen.totals.add(totals_of(trace))
+        # Others may be reading what there was.
+        self._seen.ops = together(self._seen.ops, ops_in_regions(trace, self._in_window))
 
     @contextmanager
     def _own(self) -> Iterator[None]:
@@ -260,6 +265,11 @@ class DeviceMeter(Observer):
         if self._timer is not None:
             self._timer.cancel()
         self._rest()
+
+    @property
+    def ops(self) -> Mapping[int, RegionOps]:
+        """What the ops inside regions launched in the windows so far, by `region_key`."""
+        return self._seen.ops
 
     def record(self, calls: Mapping[int, int]) -> DeviceRecord:
         """What the windows saw so far; ``calls`` has the exact number of each region key."""

@@ -20,6 +20,7 @@ KERNEL.add_note(notes.TIME, "time: as in the graph")
         events.Rows(3, "k", [BenchRecord(KERNEL, Timing(1.0, 0.5, 0.75, 1.25, 9), chosen=False)]),
         events.Calls({0: 2, 7: 1}),
         events.WholeCall(Timing(1.0, 0.5, 0.75, 1.25, 9)),
+        events.InPlace({3: Timing(1.0, 0.5, 0.75, 1.25, 9)}),
         events.Profile("two\nlines"),
         events.Failed("RuntimeError: no"),
         events.End(),

@@ -132,6 +132,34 @@ def test_graph_modules(name: str) -> None:
     externs = [kernel for kernel in kernels if kernel.language == "extern"]
     called = len(re.findall(r"^ +(?:buf\d+ = )?(?:extern_kernels|torch\.ops|aten)\.", text, re.M))
     assert sum(kernel.calls or 0 for kernel in externs) == called
+    positions = sorted(place for kernel in externs for place in kernel.extern_positions)
+    assert positions == list(range(called))
+
+
+@pytest.mark.parametrize(
+    ("code", "positions"),
+    [
+        ("{}; extern_kernels.addmm(a, b, b, out=c); {}", {"mm": [0, 2], "addmm": [1]}),
+        ("if a.item():\n    {}\nelse:\n    extern_kernels.addmm(a, b, b, out=c)", {}),
+        ("if a.item():\n    del b\n{}", {"mm": [0]}),
+        ("{}\ndef partition_0(args):\n    {}", {}),
+    ],
+)
+def test_the_order_of_extern_calls(code: str, positions: dict[str, list[int]]) -> None:
+    """Known where each of them runs once, in the order of the text."""
+    text = graph_module("", code.replace("{}", "extern_kernels.mm(a, b, out=c)"))
+    found = {kernel.kernel_name: kernel.extern_positions for kernel in parse_module(text)}
+    known = {name.partition(".")[2]: places for name, places in found.items() if places}
+    assert known == positions
+
+
+def test_extern_calls_of_several_functions_have_no_order() -> None:
+    """`call` calls the partitions, between calls of its own."""
+    mm = "extern_kernels.mm(a, b, out=c)"
+    (record,) = parse_module(graph_module(f"def partition_0(args):\n    {mm}", mm))
+    assert (record.calls, record.extern_positions) == (2, [])
+    (record,) = parse_module(graph_module(f"def partition_0(args):\n    {mm}"))
+    assert (record.calls, record.extern_positions) == (1, [0])
 
 
 def test_a_graphs_kernel_is_its_own_modules() -> None:

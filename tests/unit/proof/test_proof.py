@@ -13,14 +13,13 @@ import in_child
 import pytest
 from click.testing import CliRunner
 from paths import SUPPORT
-from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization
+from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization, window
 from proof.figures import Cost, Figure, cost_of, exit_code, nearest
 from proof.kernel_bytes import bytes_rows
 from proof.kernel_time import time_rows
 
 from instrumented_backend.records import KernelRecord
-from instrumented_backend.records.bench import BenchRecord, Peak, Timing
-from instrumented_backend.records.notes import TIMED_COLD
+from instrumented_backend.records.bench import BenchRecord, BenchRun, GraphBench, Timing
 
 
 def test_median_and_quartiles_lie_among_the_values() -> None:
@@ -210,20 +209,24 @@ def function_event(name: str, device: int, start: float, end: float, **more: Any
         "is_user_annotation": False,
         "kernels": [],
         "cpu_parent": None,
+        "cpu_children": [],
+        "input_shapes": [],
     }
     return SimpleNamespace(**{**fields, **more})
 
 
-def test_share_by_the_profilers_tree() -> None:
-    def kernel(name: str, duration: float) -> Any:
-        return SimpleNamespace(name=name, duration=duration)
+def ran(name: str, duration: float) -> Any:
+    """A kernel of a FunctionEvent's."""
+    return SimpleNamespace(name=name, duration=duration)
 
+
+def test_share_by_the_profilers_tree() -> None:
     region = function_event("TORCHDYNAMO", 0, 0, 50)
     events = [
         region,
-        function_event("call", 0, 1, 9, cpu_parent=region, kernels=[kernel("triton_a", 30)]),
-        function_event("aten::copy_", 0, 9, 9, cpu_parent=region, kernels=[kernel("Memcpy", 8)]),
-        function_event("aten::add", 0, 60, 70, kernels=[kernel("add", 10)]),
+        function_event("call", 0, 1, 9, cpu_parent=region, kernels=[ran("triton_a", 30)]),
+        function_event("aten::copy_", 0, 9, 9, cpu_parent=region, kernels=[ran("Memcpy", 8)]),
+        function_event("aten::add", 0, 60, 70, kernels=[ran("add", 10)]),
         function_event("triton_a", 1, 100, 130),
         function_event("Memcpy", 1, 125, 133),
         function_event("add", 1, 140, 150),
@@ -233,8 +236,49 @@ def test_share_by_the_profilers_tree() -> None:
     assert device_time.figures_of(events, cpu=0) == {
         "pct": 75,
         "kernels": {"triton_a": [1, 30], "add": [1, 10]},
+        "externs": [],
         "busy_us": 43,
     }
+
+
+def test_extern_calls_by_the_profilers_tree() -> None:
+    region = function_event("TORCHDYNAMO", 0, 0, 50)
+    code = function_event("## Call CompiledFxGraph f ##", 0, 0, 50, cpu_parent=region)
+    shapes = [[2, 3], [3, 4], []]
+    inner = function_event("aten::addmm", 0, 2, 8, kernels=[ran("gemm", 5), ran("Memset", 1)])
+    outer = function_event("aten::linear", 0, 1, 9, cpu_parent=code, input_shapes=shapes)
+    inner.cpu_parent, outer.cpu_children = outer, [inner]
+    again = function_event("aten::linear", 0, 1, 9, cpu_parent=code, input_shapes=shapes)
+    again.kernels = [ran("gemm", 7)]
+    before = function_event("aten::copy_", 0, 1, 9, cpu_parent=region, kernels=[ran("copy", 3)])
+    fused = function_event("triton_a", 0, 1, 9, cpu_parent=code, kernels=[ran("triton_a", 30)])
+    device = function_event("triton_a", 1, 100, 130)
+    events = [region, code, outer, inner, again, before, fused, device]
+    found = device_time.figures_of(events, cpu=0)["externs"]
+    assert found == [("aten::linear", [[2, 3], [3, 4]], 2, 12)]
+
+
+def test_extern_calls_at_our_means() -> None:
+    theirs: device_time.Externs = [
+        ("aten::mm", [[2, 3], [3, 4], [2, 4]], 20, 100.0),
+        ("aten::mm", [[8, 8], [8, 8]], 20, 300.0),
+        ("aten::view", [[2, 3]], 20, 0.0),
+    ]
+    ours: device_time.Externs = [
+        ("aten::mm", [[2, 3], [3, 4]], 100, 450.0),  # 4.5 for 5 µs
+        ("aten::mm", [[8, 8], [8, 8]], 100, 1500.0),
+    ]
+    every, worst = device_time.extern_rows("net", ours, theirs)
+    assert (every.figure, every.ours, every.oracle, every.ok) == (
+        "time of aten::mm, us a call",
+        9.75,
+        10,
+        True,
+    )
+    assert (worst.ours, worst.oracle, worst.ok) == (4.5, 5, False)
+    unknown: device_time.Externs = [("aten::mm", [[2, 3], [3, 4]], 100, None)]
+    assert not any(row.ok for row in device_time.extern_rows("net", unknown, theirs))
+    assert not any(row.ok for row in device_time.extern_rows("net", [], theirs))
 
 
 def test_triton_kernels_at_our_means() -> None:
@@ -253,35 +297,38 @@ def test_utilization_of_a_recorded_trace() -> None:
 # --- Bench on a GPU -----------------------------------------------------------------------------
 
 
-def benched(name: str, ms: float, total_bytes: int, *codes: str) -> BenchRecord:
-    timing = Timing(ms, ms, ms, ms, 9)
-    kernel = KernelRecord(name, "triton", total_bytes=total_bytes)
-    return BenchRecord(kernel, timing, note_codes=list(codes))
+def benched(name: str, ms: float, cold_ms: float | None = None) -> BenchRecord:
+    cold = None if cold_ms is None else Timing(cold_ms, cold_ms, cold_ms, cold_ms, 9)
+    return BenchRecord(KernelRecord(name, "triton"), Timing(ms, ms, ms, ms, 9), cold=cold)
 
 
-def test_what_a_note_explains_is_not_off() -> None:
-    peak = Peak("cuda", "a GPU", 1000.0, 1 << 30, cache_bytes=50_000_000, launch_ms=0.004)
+def test_kernels_as_in_the_run() -> None:
     kernels = [
-        benched("small", 0.055, 40_000_000, TIMED_COLD),  # 0.044 ms are explained: 0.011 for 0.01
-        benched("large", 1.02, 900_000_000),
-        benched("larger", 1.9, 900_000_000),
-        benched("twice", 9.0, 900_000_000),
-        benched("twice", 9.0, 900_000_000),
+        benched("far", 0.012),  # 0.01 in the run: by a fifth
+        benched("near", 1.02),
+        benched("twice", 9.0),
+        benched("twice", 9.0),
+        benched("short", 0.0009),
     ]
-    in_run = {"small": [0.01], "large": [1.0, 1.0, 9.0], "larger": [2.0], "twice": [1.0]}
-    worst, large, launch = bench_gpu.as_in_the_run(kernels, peak, in_run)
-    assert worst.figure == "bench: small as in the run, ms"
-    assert (worst.ours, worst.oracle) == (pytest.approx(0.011), 0.01)
-    assert (large.ours, large.oracle, launch.ours, launch.ok) == (2, 2, 4, True)
-    # Faster than explained is as in the run.
-    (worst, *_) = bench_gpu.as_in_the_run(
-        [benched("k", 0.03, 40_000_000, TIMED_COLD)], peak, {"k": [0.01]}
-    )
-    assert worst.ours == pytest.approx(0.01)
+    graphs = [GraphBench("forward", kernels_ms=1.2), GraphBench("backward", kernels_ms=2.0)]
+    times = {"far": [0.01], "near": [1.0, 1.0, 9.0], "twice": [1.0], "short": [0.0005]}
+    run = BenchRun(kernels, graphs)
+    total, worst = bench_gpu.as_in_the_run("m", run, {"times": times, "sum_ms": 3.0})
+    assert (total.ours, total.oracle, total.ok) == (3.2, 3.0, True)
+    assert (worst.figure, worst.ours, worst.ok) == ("bench: far as in the run, ms", 0.012, False)
+    graphs[0].kernels_ms = None  # one was not timed
+    assert bench_gpu.as_in_the_run("m", run, {"times": times, "sum_ms": 3.0})[0].ours is None
+
+
+def test_all_that_a_call_launched() -> None:
+    inner = function_event("aten::mm", 0, 1, 2, kernels=[ran("gemm", 5), ran("Memset", 1)])
+    kernels = [ran("triton_a", 2)]
+    outer = function_event("call", 0, 0, 9, kernels=kernels, cpu_children=[inner])
+    assert bench_gpu.launched_us(outer) == 8
 
 
 def test_each_launch_beside_those_by_hand() -> None:
-    kernels = [benched("k", 2.1, 1), benched("k", 1.0, 1), benched("short", 0.011, 1)]
+    kernels = [benched("k", 9, 2.1), benched("k", 9, 1.0), benched("short", 9, 0.011)]
     first = {"k": [[2.0, 2.0], [1.0, 1.0]], "short": [[0.01, 0.02]]}
     second = {"k": [[1.0, 1.0], [2.0, 2.0]], "short": [[0.015]]}
     worst, missed = bench_gpu.as_by_hand(kernels, {"k": [1.0]}, first, second)
@@ -294,6 +341,21 @@ def test_each_launch_beside_those_by_hand() -> None:
 def test_share_of_the_time_that_a_gpu_was_busy() -> None:
     report = "x\nPercent of time when CUDA is busy: 97.31%\nTotal wall time 1.000 ms"
     assert bench_gpu._busy_pct(report) == 97.31 and bench_gpu._busy_pct("") is None
+
+
+# --- What a window leaves behind ----------------------------------------------------------------
+
+
+def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    def call(function: Any, opens: bool, pairs: int, **variables: str) -> list[float]:
+        assert function is window.after_over_before
+        return [1.0 + 0.1 * opens - 0.05 * len(variables)] * pairs
+
+    monkeypatch.setattr(child, "call", call)
+    without, after, torn_down = window.after_a_window(3)
+    assert (without.median, after.median, torn_down.median) == pytest.approx((1, 1.1, 1.05))
+    assert (without.pairs, without.limit, without.unit) == (3, None, "x")
+    assert torn_down.what.endswith("TEARDOWN_CUPTI=1")
 
 
 # --- Parts --------------------------------------------------------------------------------------

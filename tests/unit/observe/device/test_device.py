@@ -15,6 +15,7 @@ from instrumented_backend.observe.device.meter import ROUNDS, SETTLING_ROUNDS, D
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.torch_compat import machine, profilers
+from instrumented_backend.traces.op_totals import OpTotal
 from instrumented_backend.traces.trace_file import read_trace
 
 FORWARD, BACKWARD = 1, 2  # region keys
@@ -78,6 +79,35 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> Windows:
     monkeypatch.setattr(device, "FIRST_INTERVAL_S", 1e6)
     made.meter._forget()
     return made
+
+
+def test_ops_go_to_the_graphs_whose_regions_they_are_in(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The calls are known by thread and order: the marks have no graph in their name."""
+    tid = threading.get_native_id()
+
+    def export(profile: Profile, path: str) -> None:
+        events = []
+        for call in range(2 * ROUNDS):
+            name, start = ("aten::bmm" if call % 2 else "aten::mm"), 50 * call
+            mark = "TORCHDYNAMO_BACKWARD" if call % 2 else "TORCHDYNAMO"
+            events += [
+                annotation(start, 20, mark, tid=tid),
+                op(start + 1, 10, name, tid=tid),
+                launch(start + 2, 1, call + 1, tid=tid),
+                kernel(start + 30, 3 + call % 2, "gemm", correlation=call + 1),
+            ]
+        write(Path(path), events)
+
+    monkeypatch.setattr(Profile, "export_chrome_trace", export)
+    windows.meter.want()
+    windows.rounds(SETTLING_ROUNDS + ROUNDS + 1)
+    found = {key: ops.by_name for key, ops in windows.meter.ops.items()}
+    assert found == {
+        FORWARD: {"aten::mm": OpTotal(ROUNDS, 3_000 * ROUNDS, {"gemm": 3_000 * ROUNDS})},
+        BACKWARD: {"aten::bmm": OpTotal(ROUNDS, 4_000 * ROUNDS, {"gemm": 4_000 * ROUNDS})},
+    }
 
 
 def test_a_window_opens_when_the_loop_has_settled(windows: Windows) -> None:
