@@ -1,5 +1,6 @@
 """Child programs, shared caches, and a clean slate for tests that compile in this process."""
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -50,7 +51,16 @@ def isa_checks(inductor_cache: Path) -> Path:
             trial = "from torch._inductor.cpu_vec_isa import valid_vec_isa_list as f; f()"
             environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder)}
             subprocess.run([sys.executable, "-c", trial], env=environment, check=True)
+            # The shared folder has use for them, too. What is there may be loaded: it stays.
+            shutil.copytree(
+                folder, inductor_cache, copy_function=_link_unless_there, dirs_exist_ok=True
+            )
     return folder
+
+
+def _link_unless_there(source: str, target: str) -> None:
+    with contextlib.suppress(FileExistsError):
+        os.link(source, target)
 
 
 @pytest.fixture
@@ -121,7 +131,7 @@ def run_program(tmp_path: Path) -> RunProgram:
 
 
 @pytest.fixture(scope="session")
-def forker() -> Iterator[Forker]:
+def forker(isa_checks: Path) -> Iterator[Forker]:
     forker = Forker()
     yield forker
     forker.close()
@@ -162,7 +172,7 @@ def run_forked(forker: Forker, tmp_path: Path) -> RunProgram:
 
 
 @pytest.fixture
-def fresh() -> Iterator[None]:
+def fresh(isa_checks: Path) -> Iterator[None]:
     """Dynamo and the session as at the start of a process, for tests that compile in this one."""
     import torch._dynamo
 

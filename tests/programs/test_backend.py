@@ -28,8 +28,8 @@ def test_the_name_of_a_region_reaches_the_report(fresh: None) -> None:
 
 
 @pytest.mark.full
-def test_by_name_without_an_import(run_program: RunProgram) -> None:
-    done = run_program("""
+def test_by_name_without_an_import(run_forked: RunProgram) -> None:
+    done = run_forked("""
         import torch
         print(torch.compile(lambda x: x + 1, backend="instrumented")(torch.ones(2)).tolist())
     """)

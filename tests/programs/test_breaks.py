@@ -23,6 +23,7 @@ def noisy(x):
 
 # Nothing but library calls in the graphs: no kernel has to be compiled.
 PROGRAM = """\
+import os, sys; sys.path.insert(0, os.getcwd())
 import _struct
 import numpy, torch
 import library
@@ -187,10 +188,10 @@ def _marked(kind: str, program: str) -> dict[str, tuple[str, int]]:
 
 
 @pytest.mark.full
-def test_fifteen_causes(run_program: RunProgram, tmp_path: Path, cold_cache: Path) -> None:
+def test_fifteen_causes(run_forked: RunProgram, tmp_path: Path, cold_cache: Path) -> None:
     (tmp_path / "library.py").write_text(LIBRARY)
     for number, state in enumerate(("cold", "warm")):
-        done: Finished = run_program(
+        done: Finished = run_forked(
             PROGRAM,
             env={
                 "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),

@@ -1,6 +1,7 @@
 """The same caches as Inductor: cold and warm runs tell the same story, and either fills them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -44,16 +45,48 @@ def told(report: dict[str, Any]) -> list[Any]:
     ]
 
 
+@pytest.fixture(scope="module")
+def filled() -> dict[bool, Path]:
+    """The caches that Inductor has filled so far: without training, and with it."""
+    return {}
+
+
+@pytest.fixture
+def filled_by_inductor(
+    run_forked: RunProgram, cold_cache: Path, filled: dict[bool, Path], training: bool
+) -> Path:
+    if training not in filled:
+        cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+        assert run_forked(program("inductor", training), env=cache).reports == []
+        filled[training] = cold_cache
+    return filled[training]
+
+
+BOTH = pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
+
+
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "training",
-    [
-        pytest.param(False, id="inference"),
-        pytest.param(True, id="training"),
-    ],
-)
-def test_cold_and_warm_agree(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+@BOTH
+def test_inductor_fills_for_us(
+    run_forked: RunProgram, filled_by_inductor: Path, training: bool
+) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(filled_by_inductor)}
+    ours = run_forked(program("instrumented", training), env=cache).report
+    assert ours["graphs"]
+    assert {graph["aot_autograd_cache"] for graph in ours["graphs"]} == {"hit"}
+    assert {graph["cache"] for graph in ours["graphs"]} == {"hit"}
+    assert ours["caches"]["fx_graph"]["misses"] == 0
+
+
+@pytest.mark.full
+@BOTH
+def test_cold_and_warm_agree(
+    run_forked: RunProgram, filled_by_inductor: Path, training: bool, tmp_path: Path
+) -> None:
+    # Cold for graphs: to build the same kernels again would take most of the time.
+    for_kernels = shutil.ignore_patterns("aotautograd", "fxgraph", "instrumented", "*.py")
+    cold_graphs = shutil.copytree(filled_by_inductor, tmp_path / "graphs", ignore=for_kernels)
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_graphs)}
     runs = [run_forked(program("instrumented", training), env=cache) for _ in range(2)]
     cold, warm = (run.report for run in runs)
     assert cold["graphs"]
@@ -82,18 +115,6 @@ def test_cold_and_warm_agree(run_forked: RunProgram, cold_cache: Path, training:
     assert counters["aot"]["autograd_cache_hit"] > 0
     assert "autograd_cache_miss" not in counters["aot"]
     assert "fxgraph_cache_miss" not in counters["inductor"]
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
-def test_inductor_fills_for_us(run_forked: RunProgram, cold_cache: Path, training: bool) -> None:
-    cache = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
-    assert run_forked(program("inductor", training), env=cache).reports == []
-    ours = run_forked(program("instrumented", training), env=cache).report
-    assert ours["graphs"]
-    assert {graph["aot_autograd_cache"] for graph in ours["graphs"]} == {"hit"}
-    assert {graph["cache"] for graph in ours["graphs"]} == {"hit"}
-    assert ours["caches"]["fx_graph"]["misses"] == 0
 
 
 @pytest.mark.full

@@ -46,13 +46,10 @@ class Harness:
         return profile(lambda: step(compiled))
 
 
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return native.load(tmp_path_factory.mktemp("native"))
-
-
 @pytest.fixture
-def harness(library: Any) -> Iterator[Harness]:
+def harness() -> Iterator[Harness]:
+    library = native.load()
+
     def count(run: Callable[[], Any]) -> int:
         handle = library.op_count_begin()
         try:

@@ -158,9 +158,9 @@ print(compiled(lambda x: torch.ops.hostile.bad(x) + 1)(ones).tolist())
 
 BIG = {
     "100 recompiles": Condition(RECOMPILES.format(limit=100)),
-    "5,000 ops": Condition("""
+    "2,000 ops": Condition("""
 def many(x, w):
-    for number in range(5000):
+    for number in range(2000):
         x = x @ w
     return x
 run = compiled(many)

@@ -60,14 +60,14 @@ def counts(rows: list[dict[str, str]]) -> list[list[int]]:
 
 
 @pytest.mark.full
-def test_cold_and_warm(run_program: RunProgram, cold_cache: Path, tmp_path: Path) -> None:
+def test_cold_and_warm(run_forked: RunProgram, cold_cache: Path, tmp_path: Path) -> None:
     env = {
         VARIABLE: "graph_stats, kernel_metadata,slow_fusion,"
         "fusion_failure_due_to_indexing_mismatch",
         "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),
     }
-    cold = run_program(PROGRAM, env=env)
-    warm = run_program(PROGRAM, env=env)
+    cold = run_forked(PROGRAM, env=env)
+    warm = run_forked(PROGRAM, env=env)
     truth = json.loads(cold.stdout)
     # y = relu(I·1)·2 + 1 is 1·2 + 1 = 3 in each of the 64 places; the first result adds 64.
     assert truth["out"] == json.loads(warm.stdout)["out"] == [64 * 4, 64 * 3, 64 * 3]
@@ -130,17 +130,17 @@ def check_fusion_failures(decided: list[list[str]], folder: Path) -> None:
 
 
 @pytest.mark.full
-def test_the_fx_graph_cache_alone(
-    run_program: RunProgram, cold_cache: Path, tmp_path: Path
-) -> None:
+def test_the_fx_graph_cache_alone(run_forked: RunProgram, cold_cache: Path, tmp_path: Path) -> None:
     """Without AOTAutograd's cache a warm graph passes through Inductor's own step."""
-    env = {
-        VARIABLE: "graph_stats",
-        "TORCHINDUCTOR_CACHE_DIR": str(cold_cache),
-        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-    }
-    truth = json.loads(run_program(PROGRAM, env=env).stdout)["graphs"]
-    assert json.loads(run_program(PROGRAM, env=env).stdout)["graphs"] == []
+    env = {VARIABLE: "graph_stats", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+    program = (
+        "import torch._functorch.config as config; config.enable_autograd_cache = False\n" + PROGRAM
+    )
+    truth = json.loads(run_forked(program, env=env).stdout)["graphs"]
+    warm = run_forked(program, env=env)
+    assert json.loads(warm.stdout)["graphs"] == []
+    graphs = warm.report["graphs"]
+    assert graphs and all(graph["aot_autograd_cache"] != "hit" for graph in graphs)
     # The same order: each backward is compiled, or looked up, when it first runs.
     assert counts(table(tmp_path / "reports1", "graph_stats")) == truth
 
@@ -187,16 +187,16 @@ def test_a_cache_filled_without_the_numbers(
 
 
 @pytest.mark.full
-def test_the_same_cache_keys_as_inductor(run_program: RunProgram, cold_cache: Path) -> None:
+def test_the_same_cache_keys_as_inductor(run_forked: RunProgram, cold_cache: Path) -> None:
     """Inductor's config, of which the enabled tables are part, makes the key; we do not."""
     env = {VARIABLE: "kernel_metadata", "TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
     plain = SMALL.replace('"instrumented"', '"inductor"')
     count = "from torch._dynamo.utils import counters\nprint(counters['inductor'])"
-    assert "'fxgraph_cache_miss': 1" in run_program(plain + count, env=env).stdout
-    assert "'fxgraph_cache_hit': 1" in run_program(SMALL + count, env=env).stdout
+    assert "'fxgraph_cache_miss': 1" in run_forked(plain + count, env=env).stdout
+    assert "'fxgraph_cache_hit': 1" in run_forked(SMALL + count, env=env).stdout
     env[VARIABLE] = "graph_stats"
-    assert "'fxgraph_cache_miss': 1" in run_program(SMALL + count, env=env).stdout
-    assert "'fxgraph_cache_hit': 1" in run_program(plain + count, env=env).stdout
+    assert "'fxgraph_cache_miss': 1" in run_forked(SMALL + count, env=env).stdout
+    assert "'fxgraph_cache_hit': 1" in run_forked(plain + count, env=env).stdout
 
 
 @pytest.mark.full

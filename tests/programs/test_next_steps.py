@@ -8,9 +8,9 @@ from programs import RunProgram
 
 
 @pytest.mark.full
-def test_advice_that_is_followed(run_program: RunProgram) -> None:
+def test_advice_that_is_followed(run_forked: RunProgram) -> None:
     source = (SUPPORT / "advised.py").read_text()
-    done = run_program(source, env={"INSTRUMENTED_TABLES": "none"}, timeout=900)
+    done = run_forked(source, env={"INSTRUMENTED_TABLES": "none"}, timeout=900)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert len(rows) >= 20
@@ -36,9 +36,9 @@ torch.compile(step, backend="instrumented")()
 
 
 @pytest.mark.full
-def test_a_break_that_torch_asks_for_is_torchs(run_program: RunProgram) -> None:
+def test_a_break_that_torch_asks_for_is_torchs(run_forked: RunProgram) -> None:
     """Not "User-inserted graph break", and no step to take."""
-    done = run_program(
+    done = run_forked(
         OPTIMIZER,
         env={"INSTRUMENTED_TABLES": "summary,next,breaks"},
         timeout=300,

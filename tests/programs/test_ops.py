@@ -264,13 +264,13 @@ def test_a_window_ends_where_samples_are_slow(
     from instrumented_backend.observe.ops import meter as ops
     ops.ALWAYS_AFFORDABLE_S = 1.0
     meter = backend._session.ops
-    work = meter._work
+    work = meter._work_done
     def measured():
         found = work()
         assert found.samples == 0 or found.sample_ns > 0
         found.sample_ns = found.samples * {sample_ns}
         return found
-    meter._work = measured
+    meter._work_done = measured
     instrumented_backend.reset()
     for _ in range(20_000): step(x)
     while meter._is_warm_up and not {whole}: step(x)
@@ -282,16 +282,32 @@ def test_a_window_ends_where_samples_are_slow(
         assert ops["status"] == "sampled" and ops["observed_pct"] < 100
 
 
+# The first window, which would see a short run whole, has ended halfway.
+HALFWAY = """
+    meter = instrumented_backend.backend._session.ops
+    def turns():
+        steps = 0
+        while steps < 1500 or meter._mode == "auto" and meter._is_warm_up:
+            steps += 1
+            yield
+        for _ in range(1500):
+            steps += 1
+            yield
+        print(steps)
+"""
+
+
 @pytest.mark.full
 def test_modes_agree(run_forked: RunProgram) -> None:
-    """3,000 training steps, of which ``auto`` sees a few: the percentage of ops within a point."""
-    program = TRAINING.replace("10", "3000").replace("    for _", f"{SHORT_WARM_UP}    for _")
+    """Training steps, of which ``auto`` sees a few: the percentage of ops within a point."""
+    loop = "    for _ in range(10)"
+    program = TRAINING.replace(loop, f"{SHORT_WARM_UP}{HALFWAY}    for _ in turns()")
     found = {}
     for mode, status in (("auto", "sampled"), ("always", "exact")):
         done = run_forked(program, env={"INSTRUMENTED_OPS": mode})
         assert ops_of(done)["status"] == status
         found[mode] = done.report["summary"]
-    assert found["auto"]["captured_ops"] == found["always"]["captured_ops"]
+        assert found[mode]["captured_ops"] == int(done.stdout) * (3 + 4)
     assert found["auto"]["pct_ops"] == pytest.approx(found["always"]["pct_ops"], abs=1)
 
 
