@@ -27,7 +27,7 @@ def gpu_ledger(
     """The graphs' records get their time on the GPU."""
     if observed is not None and observed.gpu.problem is not None:
         return GpuSection(note=observed.gpu.problem, note_code=notes.GPU_UNKNOWN)
-    if observed is None or found is None or not observed.gpu.times:
+    if observed is None or found is None or not _has_calls(observed):
         return GpuSection()
     timeline_ns = float(max(0, observed.elapsed_ns - observed.times.main_compile_ns))
     estimates = gpu_estimates(observed.gpu, observed.regions)
@@ -48,6 +48,12 @@ def gpu_ledger(
             _row(gpu, timeline_ns, waiting_ns(observed, gpu.late_ns)) for gpu in estimates
         ]
     return section
+
+
+def _has_calls(observed: Observed) -> bool:
+    """Of graphs on a GPU, since the last reset."""
+    regions = observed.regions
+    return any(row.key in regions and regions[row.key].calls for row in observed.gpu.calls)
 
 
 def waiting_ns(observed: Observed, late_ns: float) -> float:

@@ -116,8 +116,8 @@ def test_graphs_have_their_time() -> None:
 def test_nothing_seen() -> None:
     assert gpu_ledger(observed(GpuSeen()), Estimate(False), []).timeline_s is None
     assert gpu_ledger(None, None, []).gpus == []
-    no_calls = GpuSeen([GpuTimeRow(0)], [])
-    made = gpu_ledger(observed(no_calls), Estimate(False), [])
+    never_seen = GpuSeen([GpuTimeRow(0)], [GpuCallRow(FORWARD, 0, -1.0)])
+    made = gpu_ledger(observed(never_seen), Estimate(False), [])
     assert (made.gpus, made.note_code) == ([], notes.GPU_UNKNOWN)
     assert made.note == "no window saw a call of a graph on a GPU"
 
@@ -125,6 +125,11 @@ def test_nothing_seen() -> None:
 def test_a_build_of_torch_that_has_not_its_functions() -> None:
     made = gpu_ledger(observed(GpuSeen(problem="none")), Estimate(False), [])
     assert (made.gpus, made.note, made.note_code) == ([], "none", notes.GPU_UNKNOWN)
+
+
+def test_no_call_since_the_last_reset() -> None:
+    """Of a graph that was called on a GPU before."""
+    assert gpu_ledger(observed(seen(1.0, 0.1), calls=0), Estimate(False), []).gpus == []
 
 
 def test_an_error_of_cudas() -> None:
