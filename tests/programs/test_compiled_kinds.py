@@ -39,9 +39,9 @@ PROGRAM = """
     ],
     ids=["coroutine", "exported"],
 )
-def test_each_is_noted_with_its_calls(run_forked: RunProgram, given: tuple[str, ...]) -> None:
+def test_each_is_noted_with_its_calls(run_program: RunProgram, given: tuple[str, ...]) -> None:
     """What of it torch compiles differs by version; what is said goes by its graphs."""
-    done = run_forked(PROGRAM.replace("GIVEN", ", ".join(given)))
+    done = run_program(PROGRAM.replace("GIVEN", ", ".join(given)), timeout=600)
     assert "lost" not in done.report["note_codes"], done.report["notes"]
     records = done.report["compiled"]
     assert [record["calls"] for record in records] == list(range(1, len(given) + 1))
