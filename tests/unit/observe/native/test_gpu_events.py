@@ -206,7 +206,7 @@ def test_a_window_of_chance_reads_what_the_gpu_reaches_later(op_meter: Any, gpu:
     opened.join()
     queries = gpu.calls("query")
     found = seen(op_meter)
-    assert ms_of(found, KEY, RANDOM) == (1, pytest.approx(80, abs=0.01))
+    assert ms_of(found, KEY, RANDOM) == (1, pytest.approx(80, abs=1))
     assert gpu.calls("query") == queries
 
 
