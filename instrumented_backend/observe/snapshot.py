@@ -41,6 +41,7 @@ from instrumented_backend.records import (
     SummarySection,
     notes,
 )
+from instrumented_backend.records.causes import GAVE_UP
 from instrumented_backend.records.report import ENDED
 from instrumented_backend.torch_compat import machine
 from instrumented_backend.traces.op_totals import RegionOps
@@ -205,7 +206,7 @@ def _summary(
         graphs=len(records),
         graph_calls=sum(record.calls for record in records),
         backward_calls=sum(record.backward_calls for record in records),
-        graph_breaks=sum(record.kind != "gave up" for record in breaks),
+        graph_breaks=sum(record.kind != GAVE_UP for record in breaks),
         skipped_functions=sum(len(record.skipped) for record in breaks),
         recompiles=log.recompiles.count,
         graph_ops=sum(record.ops or 0 for record in records),

@@ -216,7 +216,7 @@ class Follower:
         except ReportError as error:
             if not os.path.exists(path):
                 return []  # removed since
-            known.stamp, known.problem = stamp, str(error).removeprefix(f"{path}: ")
+            known.stamp, known.problem = stamp, error.problem
             return []
         before = known.report
         if before is not None and not _same_run(before, report):

@@ -123,8 +123,7 @@ def _recompile_blocks(report: Report) -> list[Block]:
 
 
 def _next_block(step: NextStep) -> Block:
-    place = step.where and step.where.rpartition(":")
-    where = f"{short_path(place[0], place[2])}: " if place else ""
+    where = "" if step.file is None else f"{short_path(step.file, step.line)}: "
     parts = [f"{name} {seconds(took)}" for name, took in step.parts_s.items()]
     told = f"{at_most(step)}; {step.known}" if step.known != TRIAL else at_most(step)
     said = f"{told}: {', '.join(parts)}"

@@ -8,7 +8,7 @@ import pytest
 from programs import Finished, RunProgram
 
 from instrumented_backend.observe.compile.breaks import MAX_BREAKS, BreakLog
-from instrumented_backend.observe.messages.reasons import BreakReason, Frame
+from instrumented_backend.observe.messages.reasons import BreakReason, Frame, read_reason
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import OpSums
 from instrumented_backend.observe.ops.lines import Line
@@ -289,7 +289,7 @@ def test_what_raises_is_not_said_to_run_eagerly(run_forked: RunProgram) -> None:
 
 def reason(line: int, text: str = "Broken") -> BreakReason:
     frame = Frame("/me/model.py", line, "f", "broken()")
-    return BreakReason(text, "mend it", frame, stack=[frame])
+    return BreakReason(read_reason(text), "mend it", frame, stack=[frame])
 
 
 def test_what_raised_did_not_run_eagerly() -> None:

@@ -55,7 +55,8 @@ def graph_break(line: int = 14, function: str = "f", **more) -> BreakRecord:
         "eager_time_us": 20.0,
         **more,
     }
-    return BreakRecord(file=FILE, line=line, function=function, **more)
+    headline = more["reason"].partition(": ")[0]
+    return BreakRecord(file=FILE, line=line, function=function, **{"headline": headline, **more})
 
 
 def skipped(function: str = "loop", line: int = 20) -> BreakRecord:

@@ -24,10 +24,11 @@ from instrumented_backend.observe.compile.totals import Totals, is_first, second
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
-from instrumented_backend.observe.messages.reasons import break_reason, is_repetition, resumed
+from instrumented_backend.observe.messages.reasons import break_reason, is_repetition
 from instrumented_backend.observe.messages.user_code import is_internal
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import CompileRecord, notes
+from instrumented_backend.records.functions import resumed
 from instrumented_backend.torch_compat import dynamo, trace_log
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too

@@ -17,7 +17,7 @@ from instrumented_backend.records.follow import (
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed
 from instrumented_backend.views.top.events import BAD, PLAIN, Event, events, found
-from instrumented_backend.views.top.names import compilation, labels, together
+from instrumented_backend.views.top.names import Label, compilation, labels, together
 
 KEPT_EVENTS = 500
 TOGETHER_S = 10.0  # what happens to several processes within this is one event
@@ -34,7 +34,7 @@ class UnderWay:
     why: str | None
     for_s: float  # the longest
     since_at: float
-    who: list[str] = field(default_factory=list)
+    who: list[Label] = field(default_factory=list)
 
 
 class Watched:
@@ -153,7 +153,7 @@ def under_way(known: FollowedReport, now_s: float) -> list[tuple[Compiling, floa
     ]
 
 
-def _gathered(new: Iterable[tuple[Event, str]]) -> list[Event]:
+def _gathered(new: Iterable[tuple[Event, Label]]) -> list[Event]:
     """What several processes met is one."""
     found: dict[tuple[str, str, str], Event] = {}
     several = []

@@ -53,6 +53,17 @@ def test_another_torch_says_it_in_other_words() -> None:
     ]
 
 
+def test_two_kinds_of_break_that_begin_alike() -> None:
+    """Dynamo's own headlines have colons; where the line is unknown, nothing else is there."""
+    kinds = ("torch.cond: improper predicate", "torch.cond: improper operands")
+    one, other = (
+        report(graph_break(headline=kind, reason=f"{kind}: Explained.", source=None))
+        for kind in kinds
+    )
+    assert [change.what for change in compare(one, other).changes] == ["new", "gone"]
+    assert compare(one, one).changes == []
+
+
 def test_a_break_comes_before_what_follows_from_it() -> None:
     """The rest of the function is another graph, is recompiled, and runs eager ops."""
     before = report(graph(ops=8), kernel(0, "add", "mul", lines=(11, 15)))
