@@ -2,7 +2,7 @@
 
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -17,22 +17,34 @@ from instrumented_backend.views.output import to_json
 SCHEMA_VERSION = 1
 TABLES = ("devices", "kernels")
 
-# Shares of the window, with their titles in the text.
-_SHARES = {
-    "busy": "busy",
-    "compute": "compute",
-    "matrix": "matrix",
-    "communication": "comm",
-    "exposed_communication": "exposed",
-    "copy": "copy",
-}
-_CAUSES = {
-    "idle": "idle",
-    "idle_host": "host",
-    "idle_launch": "launch",
-    "idle_kernel_gap": "kernel gap",
-    "idle_unknown": "unknown",
-}
+
+@dataclass(frozen=True)
+class _Share:
+    """A share of the window: its name in files, and above a column."""
+
+    name: str
+    header: str
+    us: Callable[[DeviceTime], float]
+
+    def of(self, trace: TraceTime, device: DeviceTime) -> float | None:
+        return share(self.us(device), trace.window_us)
+
+
+_SHARES = (
+    _Share("busy_share", "busy", lambda device: device.busy_us),
+    _Share("compute_share", "compute", lambda device: device.compute_us),
+    _Share("matrix_share", "matrix", lambda device: device.matrix_us),
+    _Share("communication_share", "comm", lambda device: device.communication_us),
+    _Share("exposed_communication_share", "exposed", lambda one: one.exposed_communication_us),
+    _Share("copy_share", "copy", lambda device: device.copy_us),
+)
+_CAUSES = (
+    _Share("idle_share", "idle", lambda device: device.idle_us),
+    _Share("idle_host_share", "host", lambda device: device.idle_host_us),
+    _Share("idle_launch_share", "launch", lambda device: device.idle_launch_us),
+    _Share("idle_kernel_gap_share", "kernel gap", lambda device: device.idle_kernel_gap_us),
+    _Share("idle_unknown_share", "unknown", lambda device: device.idle_unknown_us),
+)
 _DEVICES_TITLE = (
     "% of the window in which a GPU was busy: computing, of that in matrix work (GEMM,"
     " convolution, attention); communicating, of that exposed, with nothing computing; copying."
@@ -72,8 +84,7 @@ class TracesView:
 
 def _trace_values(trace: TraceTime, top: int) -> dict[str, object]:
     shares: dict[str, object] = {
-        f"{name}_share": _mean(_device_share(trace, device, name) for device in trace.devices)
-        for name in _SHARES
+        each.name: _mean(each.of(trace, device) for device in trace.devices) for each in _SHARES
     }
     devices = [
         {**_device_values(trace, device), "kernels": [asdict(k) for k in device.kernels[:top]]}
@@ -84,9 +95,7 @@ def _trace_values(trace: TraceTime, top: int) -> dict[str, object]:
 
 def _device_values(trace: TraceTime, device: DeviceTime) -> dict[str, object]:
     known = {name: value for name, value in field_values(device).items() if name != "kernels"}
-    shares: dict[str, object] = {
-        f"{name}_share": _device_share(trace, device, name) for name in (*_SHARES, *_CAUSES)
-    }
+    shares: dict[str, object] = {each.name: each.of(trace, device) for each in (*_SHARES, *_CAUSES)}
     return {**known, **shares, "captured_share": device.captured_share}
 
 
@@ -103,8 +112,8 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[dict[str, object]]:
             yield {**head, **_device_values(trace, device), **tail}
         if not trace.devices:
             names = [name for name in field_names(DeviceTime) if name != "kernels"]
-            shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
-            nothing: dict[str, object] = dict.fromkeys([*names, *shares])
+            shares = [each.name for each in (*_SHARES, *_CAUSES)]
+            nothing: dict[str, object] = dict.fromkeys([*names, *shares, "captured_share"])
             yield {**head, **nothing, **tail}
 
 
@@ -120,10 +129,6 @@ def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object
                     **asdict(kernel),
                     "notes": "; ".join(trace.notes) or None,
                 }
-
-
-def _device_share(trace: TraceTime, device: DeviceTime, name: str) -> float | None:
-    return share(getattr(device, f"{name}_us"), trace.window_us)
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -181,12 +186,12 @@ def _file(traces: list[TraceTime], trace: TraceTime) -> str:
     return shown(trace.file)
 
 
-def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: bool) -> str:
+def _share_table(traces: list[TraceTime], columns: tuple[_Share, ...], captured: bool) -> str:
     rows: list[tuple[str, str, list[float | None]]] = []
     for trace in traces:
         label = _label(traces, trace)
         for device in trace.devices:
-            shares = [_device_share(trace, device, name) for name in columns]
+            shares = [each.of(trace, device) for each in columns]
             if captured:
                 shares.append(device.captured_share)
             rows.append((label, _gpu(trace, device), shares))
@@ -196,7 +201,7 @@ def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: boo
         means = [_mean(shares) for shares in zip(*(row[2] for row in rows), strict=True)]
         rows.append(("mean", "", means))
     label = "rank" if _are_ranks(traces) else "trace"
-    header = [label, "GPU", *columns.values(), *(["captured"] if captured else [])]
+    header = [label, "GPU", *(each.header for each in columns), *(["captured"] if captured else [])]
     cells = [[label, gpu, *map(share_cell, shares)] for label, gpu, shares in rows]
     return _table(header, cells, {label}, None)
 
