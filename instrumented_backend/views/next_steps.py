@@ -38,8 +38,8 @@ _CURABLE = frozenset(
     {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
     | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
 )
-Line = tuple[str | None, int | None]  # of a file
-NOWHERE: Line = (None, None)
+Where = tuple[str | None, int | None]  # of a file
+NOWHERE: Where = (None, None)
 _FUSED = "aten::_fused_"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
@@ -119,7 +119,7 @@ class _Run:
 def _step(
     code: str,
     text: str,
-    place: Line,
+    place: Where,
     known: str,
     seen: dict[str, float],
     besides: dict[str, float] | None = None,
@@ -233,7 +233,7 @@ def _optimizer(run: _Run) -> list[NextStep]:
 
 def _eager(run: _Run) -> list[NextStep]:
     """Eager ops of the program's loop, by the line that most of a gap's are on."""
-    by_line: dict[Line, list[GapRecord]] = {}
+    by_line: dict[Where, list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
         line = gap.lines[0]
         if line.file is not None:

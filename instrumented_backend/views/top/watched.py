@@ -10,9 +10,9 @@ from instrumented_backend.records.follow import (
     DIED,
     SILENT,
     UNREADABLE,
-    Change,
     FollowedReport,
     Follower,
+    Update,
 )
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed
@@ -105,7 +105,7 @@ class Watched:
                 entry.who.append(names[known])
         return sorted(found.values(), key=lambda entry: entry.for_s, reverse=True)
 
-    def _changed_states(self, changes: Sequence[Change]) -> tuple[_Events, _Events]:
+    def _changed_states(self, changes: Sequence[Update]) -> tuple[_Events, _Events]:
         """Of processes that are new here, and of others."""
         changed = {change.of for change in changes}
         states: dict[FollowedReport, _State] = {}
