@@ -1,6 +1,6 @@
 """What the GPUs of traces did, as text, CSV and JSON."""
 
-import sys
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
@@ -15,6 +15,7 @@ from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.output import to_json
 
 SCHEMA_VERSION = 1
+_ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")  # of what profilers write
 TABLES = ("devices", "kernels")
 
 
@@ -45,6 +46,7 @@ _CAUSES = (
     _Share("idle_kernel_gap_share", "kernel gap", lambda device: device.idle_kernel_gap_us),
     _Share("idle_unknown_share", "unknown", lambda device: device.idle_unknown_us),
 )
+_LEAST = ("copy", "exposed", "matrix")  # left out in this order where it is narrow
 _DEVICES_TITLE = (
     "% of the window in which a GPU was busy: computing, of that in matrix work (GEMM,"
     " convolution, attention); communicating, of that exposed, with nothing computing; copying."
@@ -142,9 +144,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _text(traces: list[TraceTime], tables: tuple[str, ...], top: int, width: int) -> str:
     parts = ["\n".join(_head(traces, trace, width) for trace in traces)]
     if "devices" in tables:
-        parts.append(_wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True))
+        parts.append(
+            _wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True, width)
+        )
         if any(trace.devices for trace in traces):
-            parts.append(_wrap(_IDLE_TITLE, width) + "\n" + _share_table(traces, _CAUSES, False))
+            parts.append(
+                _wrap(_IDLE_TITLE, width) + "\n" + _share_table(traces, _CAUSES, False, width)
+            )
     if "kernels" in tables:
         parts += [
             _kernel_table(traces, trace, device, top, width)
@@ -163,7 +169,7 @@ def _head(traces: list[TraceTime], trace: TraceTime, width: int) -> str:
     since = f" from {milliseconds(trace.start_us)}" if trace.start_us else ""
     words.append(f"window {milliseconds(trace.window_us)}{since}")
     notes = [_wrap(f"  note: {note}", width, "    ") for note in trace.notes]
-    return "\n".join([" · ".join(words), *notes])
+    return "\n".join([_wrap(" · ".join(words), width, "  "), *notes])
 
 
 def _are_ranks(traces: list[TraceTime]) -> bool:
@@ -173,7 +179,12 @@ def _are_ranks(traces: list[TraceTime]) -> bool:
 
 
 def _label(traces: list[TraceTime], trace: TraceTime) -> str:
-    return str(trace.rank) if _are_ranks(traces) else _file(traces, trace)
+    if _are_ranks(traces):
+        return str(trace.rank)
+    files = [_file(traces, each) for each in traces]
+    short = [_ENDING.sub("", file) for file in files]
+    names = short if len(set(short)) == len(set(files)) and all(short) else files
+    return names[traces.index(trace)]
 
 
 def _file(traces: list[TraceTime], trace: TraceTime) -> str:
@@ -186,7 +197,9 @@ def _file(traces: list[TraceTime], trace: TraceTime) -> str:
     return shown(trace.file)
 
 
-def _share_table(traces: list[TraceTime], columns: tuple[_Share, ...], captured: bool) -> str:
+def _share_table(
+    traces: list[TraceTime], columns: tuple[_Share, ...], captured: bool, width: int
+) -> str:
     rows: list[tuple[str, str, list[float | None]]] = []
     for trace in traces:
         label = _label(traces, trace)
@@ -203,7 +216,7 @@ def _share_table(traces: list[TraceTime], columns: tuple[_Share, ...], captured:
     label = "rank" if _are_ranks(traces) else "trace"
     header = [label, "GPU", *(each.header for each in columns), *(["captured"] if captured else [])]
     cells = [[label, gpu, *map(share_cell, shares)] for label, gpu, shares in rows]
-    return _table(header, cells, {label}, None)
+    return _table(header, cells, {label}, width, is_one_line=False)
 
 
 def _kernel_table(
@@ -228,18 +241,22 @@ def _kernel_table(
         ]
         for kernel in shown
     ]
-    return f"{title}\n{_table(header, cells, {'kind', 'kernel'}, width)}"
+    return f"{title}\n{_table(header, cells, {'kind', 'kernel'}, width, is_one_line=True)}"
 
 
 def _table(
-    header: list[str], cells: list[list[str]], words: Collection[str], width: int | None
+    header: list[str],
+    cells: list[list[str]],
+    words: Collection[str],
+    width: int,
+    is_one_line: bool,
 ) -> str:
-    """``words`` are the columns with words in them; without ``width``, as wide as it gets."""
+    """``words`` are the columns with words in them."""
     columns = [
-        Column(name, name, list(column), name not in words, is_one_line=True)
+        Column(name, name, list(column), name not in words, is_one_line)
         for name, column in zip(header, zip(*cells, strict=True), strict=True)
     ]
-    return draw(columns, sys.maxsize if width is None else width)
+    return draw(columns, width, _LEAST)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> str:
