@@ -272,7 +272,8 @@ def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: in
         columns.append(Column(name, header_text(table, name), cells, are_figures))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
-    return f"{table.title}\n{text}{more}"
+    title = "\n".join(wrap(table.title, width))
+    return f"{title}\n{text}{more}"
 
 
 def shown_columns(rows: list[dict[str, str]]) -> list[str]:
