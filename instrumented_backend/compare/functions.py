@@ -3,15 +3,12 @@
 import os
 
 from instrumented_backend.records import GraphRecord, Report
-from instrumented_backend.records.functions import resumed
+from instrumented_backend.records.functions import original, resumed
 
 
 def base(function: str | None) -> str:
     """``"f"`` for ``"torch_dynamo_resume_in_f_at_14"``, what Dynamo calls the rest of ``f``."""
-    name, line = resumed(function or "?")
-    while line is not None:
-        name, line = resumed(name)
-    return name
+    return original(function or "?")
 
 
 def resumed_at(function: str | None) -> int | None:
@@ -44,5 +41,5 @@ class Labels:
 
 
 def program_of(report: Report) -> str:
-    """The script's name: of ``"/home/me/train.py --epochs 1"``, ``"train.py"``."""
-    return os.path.basename((report.run.command or "").partition(" ")[0])
+    """The script's name: ``"train.py"``."""
+    return report.run.program or ""

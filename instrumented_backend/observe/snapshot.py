@@ -321,6 +321,7 @@ def _run(devices: Iterable[str], started: Started, status: str) -> RunSection:
         rank=machine.rank(),
         pid=os.getpid(),
         command=" ".join(sys.argv),
+        program=os.path.basename(sys.argv[0]) if sys.argv else None,
         started=started.date.isoformat(timespec="seconds"),
         wall_s=time.monotonic() - started.clock_s,
         worker=machine.worker(),

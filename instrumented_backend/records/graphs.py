@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from instrumented_backend.records.notes import Noted
-from instrumented_backend.records.places import parts
+from instrumented_backend.records.places import place
 
 
 @dataclass
@@ -163,7 +163,7 @@ class KernelRecord(Noted):
     @property
     def places(self) -> list[tuple[str, int | None]]:
         """The source lines, as file and line."""
-        return [parts(place) for place in self.source_lines]
+        return [place(text) for text in self.source_lines]
 
     @property
     def moved_gb(self) -> float | None:

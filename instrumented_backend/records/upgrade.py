@@ -1,27 +1,31 @@
 """What earlier releases wrote otherwise, brought to the form that is read today.
 
-Fields that they did not have need nothing here: their records have defaults. Only codes, headlines
-and lines have to be found that were written within a text; this is the only place that reads them
+Fields that they did not have need nothing here: their records have defaults. Only what they wrote
+within a text has to be found: codes, headlines, names, lines. This is the only place that reads them
 there.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from instrumented_backend.records import notes
-from instrumented_backend.records.places import parts
+from instrumented_backend.records.places import place
 
 Data = dict[str, Any]  # of a file, unchecked
 
 
 def upgrade(report: Data) -> None:
     """Change the data of a report's file in place; what is not as it should be stays for later."""
+    run = report.get("run")
+    if isinstance(run, dict) and "program" not in run and isinstance(run.get("command"), str):
+        run["program"] = os.path.basename(run["command"].partition(" ")[0])
     for item in _objects(report.get("breaks")):
         _break(item)
     for item in _objects(report.get("next_steps")):
         where = item.get("where")
         if "file" not in item and isinstance(where, str):
-            item["file"], item["line"] = parts(where)
+            item["file"], item["line"] = place(where)
     compiling = report.get("compile")
     if isinstance(compiling, dict):
         _cudagraphs(compiling.get("cudagraphs"))

@@ -44,6 +44,16 @@ def test_lines_that_moved_are_no_change() -> None:
     assert compare(one, other).changes == []
 
 
+def test_programs_in_a_folder_with_a_space() -> None:
+    """A command is text, in which nothing says where the script's name ends."""
+    one, other = (
+        report(command=f"/my project/{name} --epochs 1", program=name)
+        for name in ("train.py", "eval.py")
+    )
+    assert [each.what for each in compare(one, other).surroundings] == ["program"]
+    assert compare(one, one).surroundings == []
+
+
 def test_another_torch_says_it_in_other_words() -> None:
     one = report(graph_break(reason="call_function print"), torch="2.11.0")
     found = compare(one, report(graph_break(reason="Failed to trace builtin: print")))

@@ -3,11 +3,11 @@
 import pytest
 
 from instrumented_backend.records import KernelRecord
-from instrumented_backend.records.places import parts
+from instrumented_backend.records.places import place
 
 
 @pytest.mark.parametrize(
-    ("place", "file", "line"),
+    ("text", "file", "line"),
     [
         ("/home/me/train.py:12", "/home/me/train.py", 12),
         ("C:/a:b.py:7", "C:/a:b.py", 7),
@@ -16,11 +16,12 @@ from instrumented_backend.records.places import parts
         ("train.py:", "train.py:", None),
         ("train.py:²", "train.py:²", None),  # a digit that is no number
         (":12", ":12", None),
+        (f"a.py:{'9' * 5000}", f"a.py:{'9' * 5000}", None),  # more than Python reads
         ("", "", None),
     ],
 )
-def test_parts(place: str, file: str, line: int | None) -> None:
-    assert parts(place) == (file, line)
+def test_a_place(text: str, file: str, line: int | None) -> None:
+    assert place(text) == (file, line)
 
 
 def test_of_a_kernel() -> None:

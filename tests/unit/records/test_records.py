@@ -149,6 +149,8 @@ def test_codes_of_what_was_written_without_them() -> None:
     data = json.loads(sample().to_json())
     del data["note_codes"]
     data["notes"] = ["lost: counters: ValueError: no", "no window was open"]
+    data["run"]["command"] = "/home/me/train.py --epochs 1"
+    del data["run"]["program"]
     gave_up = {"kind": "gave up", "file": None, "line": None, "function": "f"}
     data["breaks"] = [{**gave_up, "reason": "Dynamo recompile limit exceeded: too often"}]
     data["next_steps"] = [
@@ -171,6 +173,7 @@ def test_codes_of_what_was_written_without_them() -> None:
         Note("other", "no window was open"),
     ]
     assert report.breaks[0].is_recompile_limit
+    assert report.run.program == "train.py"
     assert report.breaks[0].headline == "Dynamo recompile limit exceeded"
     assert [(step.file, step.line) for step in report.next_steps] == [
         ("/home/me/train.py", 13),
