@@ -1,8 +1,8 @@
 """What earlier releases wrote otherwise, brought to the form that is read today.
 
 Fields that they did not have need nothing here: their records have defaults. Only what they wrote
-within a text has to be found: codes, headlines, names, lines. This is the only place that reads them
-there.
+within a text has to be found: codes, headlines, names, lines. This is the only place that reads
+them there.
 """
 
 import os
