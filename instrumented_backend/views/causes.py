@@ -127,7 +127,7 @@ def _next_block(step: NextStep) -> Block:
     parts = [f"{name} {seconds(took)}" for name, took in step.parts_s.items()]
     told = f"{at_most(step)}; {step.known}" if step.known != TRIAL else at_most(step)
     said = f"{told}: {', '.join(parts)}"
-    if len(parts) > 1 or step.seen_s < step.bound_s:
+    if step.seen_s and (len(parts) > 1 or step.seen_s < step.bound_s):
         said += f"; {seconds(step.seen_s)} of it is the cause's own"
     if step.known == TRIAL:
         said += "; only a trial tells how much of it"
