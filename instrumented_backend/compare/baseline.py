@@ -111,6 +111,7 @@ def known_ops(baseline: RankBaseline) -> set[str]:
     """That any kernel of the baseline was made of."""
     if baseline.kernel_ops is not None:
         return set(baseline.kernel_ops)
+    # Of the first release: the ops are in the keys alone.
     made_of = (
         key.rpartition(SEPARATOR)[2] for key in baseline.items if key.startswith((KERNEL, EXTERN))
     )
