@@ -5,7 +5,7 @@ import time
 
 from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import SPREAD
+from instrumented_backend.observe.ops.spread import SPREAD
 from instrumented_backend.records import LedgerRow, LedgerSection, notes
 
 _STARTED_FIELD = 19  # of /proc/self/stat, after the command's name: start time in clock ticks
