@@ -14,7 +14,8 @@ POINTS = 2.0  # of shares
 OPS_PCT, COUNT_PCT = 1.0, 2.0
 LISTED_PCT = 1.0  # an op's share of op time from which on its own figures count
 EXPLAINED_PCT, INSIDE_PCT = 98.0, 95.0
-LEDGER_ROWS = ("startup", "compile", "captured", "eager_ops", "data", "python")
+EXACT_ROWS = ("startup", "compile", "captured", "data")
+SAMPLED_ROWS = ("eager_ops", "python")
 ROUNDING = 0.05  # of shares, in points
 ALL = "all programs"
 
@@ -114,6 +115,21 @@ class Run:
             "captured": self.graph_s,
         }.get(row)
         return None if seconds is None else 100 * seconds / (self.wall_s or truth["wall_s"])
+
+    def seconds(self, row: str) -> float | None:
+        seconds: float | None = self.ledger().get(row, {}).get("seconds")
+        return seconds
+
+    def sampled_pct(self, row: str, eager_s: float) -> float | None:
+        """What `eager_ops` or `python` is, where eager ops took so long: `python` is the rest.
+
+        Another run's shares tell less: machines compile now faster, now slower.
+        """
+        eager_pct = self._pct(eager_s)
+        if row == "eager_ops" or eager_pct is None:
+            return eager_pct
+        known = [self.true_pct(name) or self.ledger_pct(name) for name in EXACT_ROWS]
+        return 100 - eager_pct - sum(filter(None, known))
 
     def explained_pct(self) -> float | None:
         seconds = [row["seconds"] for row in self.ledger().values()]
@@ -268,7 +284,7 @@ def _against_always(row: MakeRow, always: list[Run], listed: list[str]) -> Itera
 
 def _of_ledger(row: MakeRow, mode: str, always: list[Run]) -> Iterator[Row]:
     """The main thread's rows, as shares of the wall time."""
-    for name in LEDGER_ROWS:
+    for name in EXACT_ROWS:
         if always[0].true_pct(name) is not None:
             yield row(
                 f"ledger: {name}, %",
@@ -281,6 +297,15 @@ def _of_ledger(row: MakeRow, mode: str, always: list[Run]) -> Iterator[Row]:
             yield row(
                 f"ledger: {name}, %",
                 lambda run, name=name, true_pct=true_pct: (run.ledger_pct(name), true_pct),
+                POINTS,
+                True,
+            )
+    if mode != "always":
+        eager_s = _median([run.seconds("eager_ops") for run in always])
+        for name in SAMPLED_ROWS:
+            yield row(
+                f"ledger: {name}, %",
+                lambda run, name=name: (run.ledger_pct(name), run.sampled_pct(name, eager_s)),
                 POINTS,
                 True,
             )
@@ -380,8 +405,9 @@ class Spreads:
             if run.gpu is not None:
                 ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
                 self._add("GPU captured, %", ours, run.gpu_truths(), spread)
-            for row in LEDGER_ROWS:
-                known = [other.ledger_pct(row) for other in always]
+            eager = [other.seconds("eager_ops") for other in always]
+            for row in SAMPLED_ROWS:
+                known = [run.sampled_pct(row, seconds) for seconds in eager if seconds is not None]
                 self._add("ledger row, %", run.ledger_pct(row), known, run.spread_pct(row))
 
     def _add(

@@ -5,7 +5,7 @@ import time
 
 from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import SPREAD
+from instrumented_backend.observe.ops.spread import SPREAD
 from instrumented_backend.records import LedgerRow, LedgerSection, notes
 
 _STARTED_FIELD = 19  # of /proc/self/stat, after the command's name: start time in clock ticks
@@ -22,13 +22,23 @@ def process_age_s() -> float | None:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - started_s
 
 
-def ledger(observed: Observed | None, found: Estimate | None, startup_s: float) -> LedgerSection:
+def ledger_without_meter(startup_s: float, elapsed_s: float, compile_s: float) -> LedgerSection:
+    """What is known where there is no op meter; ``compile_s`` as torch has it, of all threads."""
+    wall_s = startup_s + elapsed_s
+    rows = [
+        _row("startup", startup_s, wall_s),
+        _row("compile", min(compile_s, elapsed_s), wall_s),
+        *(
+            LedgerRow(name, "main", None, None, None, "unknown")
+            for name in ("captured", "eager_ops", "data", "python")
+        ),
+    ]
+    note = "without the op meter, where the rest of the time went is unknown"
+    return LedgerSection(wall_s, rows, note, notes.OPS_UNKNOWN)
+
+
+def ledger(observed: Observed, found: Estimate, startup_s: float) -> LedgerSection:
     """``startup_s`` passed before anything was observed; 0 after a reset."""
-    if observed is None or found is None:
-        return LedgerSection(
-            note="without the op meter, where the time went is unknown",
-            note_code=notes.OPS_UNKNOWN,
-        )
     times = observed.times
     wall_s = startup_s + 1e-9 * observed.elapsed_ns
     compile_s, captured_s = 1e-9 * times.main_compile_ns, 1e-9 * times.main_captured_ns

@@ -19,7 +19,7 @@ from instrumented_backend.observe.gpu_ledger import gpu_ledger
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.kept import Kept
-from instrumented_backend.observe.ledger import ledger
+from instrumented_backend.observe.ledger import ledger, ledger_without_meter
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
@@ -138,7 +138,11 @@ def assemble(
         compile=compiled,
         notes=[],
         compiling=log.live.compiling(),
-        ledger=ledger(observed, found, started.startup_s),
+        ledger=ledger_without_meter(
+            started.startup_s, time.monotonic() - started.clock_s, log.totals.total_s
+        )
+        if observed is None or found is None
+        else ledger(observed, found, started.startup_s),
     )
     with guard("GPU ledger"):
         report.gpu = gpu_ledger(observed, found, records)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
-from instrumented_backend.observe.ops.scaling import SPREAD
 from instrumented_backend.observe.ops.section import eager_calls
+from instrumented_backend.observe.ops.spread import SPREAD
 from instrumented_backend.records import (
     FileRecord,
     GraphRecord,

@@ -7,6 +7,7 @@ itself. It decides what is worth saying, and the order.
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 from instrumented_backend.records import (
     LAUNCH_BOUND,
@@ -38,8 +39,6 @@ _CURABLE = frozenset(
     {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
     | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
 )
-Where = tuple[str | None, int | None]  # of a file
-NOWHERE: Where = (None, None)
 _FUSED = "aten::_fused_"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
@@ -119,7 +118,7 @@ class _Run:
 def _step(
     code: str,
     text: str,
-    place: Where,
+    where: Where | None,
     known: str,
     seen: dict[str, float],
     besides: dict[str, float] | None = None,
@@ -130,10 +129,22 @@ def _step(
         parts[name] = parts.get(name, 0.0) + took
     parts = {name: took for name, took in parts.items() if took}
     bound_s = sum(parts.values())
-    file, line = place
-    where = None if file is None else f"{file}:{line}"
-    seen_s = sum(seen.values())
-    return NextStep(code, text, where, bound_s, None, known, seen_s, parts, file, line)
+    step = NextStep(code, text, None, bound_s, None, known, sum(seen.values()), parts)
+    if where is not None:
+        step.file, step.line = where.file, where.line
+        step.where = f"{where.file}:{where.line}"
+    return step
+
+
+class Where(NamedTuple):
+    """The program's line that a step is about."""
+
+    file: str
+    line: int | None
+
+
+def _where(file: str | None, line: int | None) -> Where | None:
+    return None if file is None else Where(file, line)
 
 
 def _sum_s(microseconds: Iterable[float]) -> float:
@@ -158,8 +169,8 @@ def _not_compiled(run: _Run) -> list[NextStep]:
             # Where graphs ran, too, eager ops may be of anything else.
             seen = {} if run.report.graphs else eager
             besides = {"Python": run.row_s("python"), **(eager if run.report.graphs else {})}
-            place = record.file, record.line
-            return [_step("not-compiled", text, place, run.eager_known, seen, besides)]
+            where = _where(record.file, record.line)
+            return [_step("not-compiled", text, where, run.eager_known, seen, besides)]
     return []
 
 
@@ -195,7 +206,7 @@ def _of_break(run: _Run, record: BreakRecord) -> NextStep:
     what = record.hint or f"take the cause out of the compiled function: {record.reason}"
     function = f" in {record.function}" if record.function else ""
     text = f"graph break{function}: {what.rstrip('.')}"
-    return _step("break", text, (record.file, record.line), run.eager_known, seen, besides)
+    return _step("break", text, _where(record.file, record.line), run.eager_known, seen, besides)
 
 
 def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
@@ -208,10 +219,10 @@ def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
 
 
 def _optimizer(run: _Run) -> list[NextStep]:
+    steps = []
     by_optimizer: dict[str, list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.optimizer is not None):
-        by_optimizer.setdefault(gap.optimizer or "", []).append(gap)
-    steps = []
+        by_optimizer.setdefault(gap.optimizer or "the optimizer", []).append(gap)
     for kind, gaps in by_optimizer.items():
         run.claim(gaps)
         lines = [line for gap in gaps for line in gap.lines]
@@ -222,12 +233,12 @@ def _optimizer(run: _Run) -> list[NextStep]:
         step = "torch.compile(optimizer.step), with lr=torch.tensor(...) where a scheduler sets it"
         fused = f"{kind}(..., fused=True), or " if kind in _CAN_BE_FUSED else ""
         text = f"{kind} runs op by op: {fused}{step}"
-        place = (lines[0].file, lines[0].line) if lines else NOWHERE
+        where = _where(lines[0].file, lines[0].line) if lines else None
         seen = {
             "eager ops": _sum_s(gap.eager_time_us for gap in gaps),
             "Python": _sum_s(gap.python_us for gap in gaps),
         }
-        steps.append(_step("optimizer", text, place, run.eager_known, seen))
+        steps.append(_step("optimizer", text, where, run.eager_known, seen))
     return steps
 
 
@@ -235,11 +246,11 @@ def _eager(run: _Run) -> list[NextStep]:
     """Eager ops of the program's loop, by the line that most of a gap's are on."""
     by_line: dict[Where, list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
-        line = gap.lines[0]
-        if line.file is not None:
-            by_line.setdefault((line.file, line.line), []).append(gap)
+        where = _where(gap.lines[0].file, gap.lines[0].line)
+        if where is not None:
+            by_line.setdefault(where, []).append(gap)
     steps = []
-    for place, gaps in by_line.items():
+    for where, gaps in by_line.items():
         seen_s = _sum_s(gap.eager_time_us for gap in gaps)
         if seen_s < WORTH_PCT / 100 * run.wall_s:
             continue
@@ -253,7 +264,7 @@ def _eager(run: _Run) -> list[NextStep]:
             besides["fusing"] = run.graphs_s(numbers)
         else:
             code, text = "eager", f"compile the function that this line is in ({ops})"
-        steps.append(_step(code, text, place, run.eager_known, {"eager ops": seen_s}, besides))
+        steps.append(_step(code, text, where, run.eager_known, {"eager ops": seen_s}, besides))
     return steps
 
 
@@ -277,8 +288,8 @@ def _recompiles(run: _Run) -> list[NextStep]:
             besides["Python"] = _looking_up_s(run, record)
         worst = max(deciding, key=lambda guard: guard.decided_s)
         text = _cure_of(run, record, worst)
-        place = record.file, record.line
-        steps.append(_step("recompile", text, place, "exact", seen, besides))
+        where = _where(record.file, record.line)
+        steps.append(_step("recompile", text, where, "exact", seen, besides))
     return steps
 
 
@@ -323,7 +334,7 @@ def _cold_caches(run: _Run) -> list[NextStep]:
         f"keep TORCHINDUCTOR_CACHE_DIR between runs: the next one finds "
         f"{count(len(missed), 'graph')} there"
     )
-    return [_step("cold-caches", text, NOWHERE, "exact", {"compiling": took_s})]
+    return [_step("cold-caches", text, None, "exact", {"compiling": took_s})]
 
 
 # --- What no compiler helps ----------------------------------------------------------------------
@@ -331,7 +342,7 @@ def _cold_caches(run: _Run) -> list[NextStep]:
 
 def _data(run: _Run) -> list[NextStep]:
     text = "data loading, which no compiler helps: more num_workers, or less work for each item"
-    return _elsewhere(run, _step("data", text, NOWHERE, "exact", {"data": run.row_s("data")}))
+    return _elsewhere(run, _step("data", text, None, "exact", {"data": run.row_s("data")}))
 
 
 def _python(run: _Run) -> list[NextStep]:
@@ -339,7 +350,7 @@ def _python(run: _Run) -> list[NextStep]:
     gaps = run.gaps(lambda gap: True)
     took_s = min(run.row_s("python"), _sum_s(gap.python_us for gap in gaps))
     text = "Python, and what it waits for, which no compiler helps: a Python profiler says where"
-    return _elsewhere(run, _step("python", text, NOWHERE, run.eager_known, {"Python": took_s}))
+    return _elsewhere(run, _step("python", text, None, run.eager_known, {"Python": took_s}))
 
 
 def _elsewhere(run: _Run, step: NextStep) -> list[NextStep]:
@@ -360,7 +371,7 @@ def _launches(run: _Run) -> list[NextStep]:
     loop_s = captured_s + run.row_s("eager_ops") + run.row_s("python")
     bound_s = min(captured_s, waiting * loop_s)
     text = 'CUDA graphs: torch.compile(mode="reduce-overhead"); the GPU waits for launches'
-    return [_step("launch-bound", text, NOWHERE, "sampled", {"launching": bound_s})]
+    return [_step("launch-bound", text, None, "sampled", {"launching": bound_s})]
 
 
 def _waiting_share(report: Report) -> float | None:
@@ -392,7 +403,7 @@ def _kernels(run: _Run) -> list[NextStep]:
             f"{kernel.kernel_name} reaches {percent(peak)} of the memory's bandwidth: only a trial "
             'tells what mode="max-autotune" makes of it'
         )
-        steps.append(_step("kernel", text, NOWHERE, TRIAL, {}, {"kernel": bound_s}))
+        steps.append(_step("kernel", text, None, TRIAL, {}, {"kernel": bound_s}))
     return steps
 
 
@@ -404,11 +415,11 @@ def _trials(run: _Run) -> list[NextStep]:
     if products and not tuned:
         took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
         text = 'only a trial tells: torch.compile(mode="max-autotune-no-cudagraphs")'
-        steps.append(_step("max-autotune", text, NOWHERE, TRIAL, {}, {"compiled code": took_s}))
+        steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
     first_s = report.compile.first_s or 0.0
     if first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
         text = "only a trial tells: compile the block that a model repeats, not the whole model"
-        steps.append(_step("regional", text, NOWHERE, TRIAL, {}, {"compiling": first_s}))
+        steps.append(_step("regional", text, None, TRIAL, {}, {"compiling": first_s}))
     return steps
 
 

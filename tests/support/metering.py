@@ -118,4 +118,4 @@ def seen_random_ns(lib: Any) -> float:
     """Without ending the gaps that are under way."""
     row = native.TimeRow()
     lib.op_meter_times(row)
-    return float(row.open_ns[RANDOM])
+    return float(row.loose[RANDOM].ns)

@@ -12,6 +12,7 @@ from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed
 
 MS, S = 10**6, 10**9
 LONG = 27  # gaps of this octave and longer are seen in slices
+WAITED = 135 * MS  # for gaps that began in a window, when it has ended
 COVERAGE = 0.1
 CERTAIN, RANDOM = range(2)
 
@@ -75,6 +76,26 @@ def phases_in_one_octave(_: random.Random) -> list[Gap]:
     return [Gap(9 * MS, 5) if i // 20 % 2 else Gap(15 * MS, 40) for i in range(5000)]
 
 
+def evaluations_among_steps_held_up(draw: random.Random) -> list[Gap]:
+    """Each hundredth gap is an evaluation; others are as long, where something held them up."""
+
+    def step(i: int) -> Gap:
+        if i % 100 == 99:
+            return Gap(int(draw.uniform(3.5, 5.5) * MS), 266)
+        held_up = draw.random() < 0.02
+        return Gap(int(draw.uniform(2.5, 7.0) * MS) if held_up else 150_000, 10)
+
+    return [gap for i in range(3000) for gap in (step(i), Gap(2 * MS, 25, to=2, position=1))]
+
+
+def long_evaluations(draw: random.Random) -> list[Gap]:
+    """All of as many ops, which take now more time, now less; at the end of long gaps' octave."""
+    return [
+        Gap(int(draw.uniform(120, 300) * MS), 5600) if i % 50 == 49 else Gap(3 * MS, 20)
+        for i in range(1000)
+    ]
+
+
 def eager_half(_: random.Random) -> list[Gap]:
     return [Gap(10 * MS, 20)] * 1500 + [Gap(30 * S, 120_000)] + [Gap(10 * MS, 20)] * 1500
 
@@ -100,6 +121,8 @@ PROGRAMS: dict[str, Program] = {
         two_positions_in_a_loop,
         rare_positions,
         phases_in_one_octave,
+        evaluations_among_steps_held_up,
+        long_evaluations,
         eager_half,
         uneven_eager_half,
     )
@@ -111,11 +134,17 @@ class _Sums:
     """Of one part: what each window saw: gaps or seconds, ns, ops, their ns."""
 
     windows: dict[int, list[float]] = field(default_factory=dict)
+    squares: tuple[float, float] = 0.0, 0.0  # over the gaps
 
     def add(self, window: int, *values: float) -> None:
         sums = self.windows.setdefault(window, [0.0] * 4)
         for i, value in enumerate(values):
             sums[i] += value
+
+    def add_gap(self, window: int, gap: Gap) -> None:
+        op_ns = gap.ops * gap.op_ns
+        self.add(window, 1, gap.ns, gap.ops, op_ns)
+        self.squares = self.squares[0] + gap.ops**2, self.squares[1] + op_ns**2
 
     def part(self) -> Part:
         rows = list(self.windows.values())
@@ -126,6 +155,7 @@ class _Sums:
         seen.ops_n = sum(row[2] * row[0] for row in rows)
         seen.op_ns2 = sum(row[3] ** 2 for row in rows)
         seen.op_ns_n = sum(row[3] * row[0] for row in rows)
+        seen.each_ops2, seen.each_op_ns2 = self.squares
         cells = [Cell("aten::add", 0, 0, round(ops), round(op_ns), {})] if ops else []
         return Part(seen, cells)
 
@@ -163,17 +193,19 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
         edges.add(kind[:2])
         if i < warm_up and is_new:
             firsts[kind] = _Sums()
-            firsts[kind].add(0, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
+            firsts[kind].add_gap(0, gap)
         elif i < warm_up:
-            seen_whole[CERTAIN].add(0, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
+            seen_whole[CERTAIN].add_gap(0, gap)
         else:
             for number in range(first, len(open_at)):
                 since, until = open_at[number]
                 if since >= start + gap.ns:
                     break
+                began = since <= start < until
+                if began and (kind[2] < LONG or start + gap.ns <= until + WAITED):
+                    seen_whole[RANDOM].add_gap(number, gap)
+                    continue
                 if kind[2] < LONG:
-                    if since <= start < until:
-                        seen_whole[RANDOM].add(number, 1, gap.ns, gap.ops, gap.ops * gap.op_ns)
                     continue
                 since, until = max(since, start), min(until, start + gap.ns)
                 ops = gap.ops_from(since - start, until - start)

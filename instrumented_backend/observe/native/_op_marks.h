@@ -187,7 +187,7 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
       edge->first_octave = octave;
     }
     Tally& tally = is_first ? edge->first : edge->at(octave).whole[window_set];
-    tally.sums.add(window, 1, double(ns), ops.ops, ops.op_ns);
+    tally.sums.add_gap(window, double(ns), ops.ops, ops.op_ns);
     tally.ops.add(ops);
     if (!is_first) {
       ask_for_lines(meter(), *position, tally);

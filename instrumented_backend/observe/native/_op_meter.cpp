@@ -31,6 +31,8 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
       m.main = new_line(m, true);
     }
     last_line = m.main;
+    clear_loose(m);
+    opened_ns = std::max(opened_ns, since_ns);
     drop_gap(*m.main);
     begin_gap(*m.main, mark_of(m, 0, 0, false), since_ns);
     m.main->apart_ns = compile_ns;
@@ -234,10 +236,7 @@ void op_meter_clear() {
   m.by_graph.clear();
   m.by_event.clear();
   m.regions.clear();
-  for (Ops& ops : m.loose) {
-    ops = Ops();
-  }
-  m.open_ns = {};
+  clear_loose(m);
   m.lost = 0;
   m.others_before = Spent();
   ++m.clears;

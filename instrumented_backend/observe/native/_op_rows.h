@@ -34,8 +34,8 @@ struct SampleRow {
 
 struct TimeRow {
   int64_t main_captured_ns, main_compile_ns, other_captured_ns, other_compile_ns;
-  double open_ns[kSets];
   int64_t lost;
+  Seen loose[kSets];  // of threads without marks
 };
 
 // Kinds of gap are numbered by their edge and octave.
@@ -202,15 +202,14 @@ void op_meter_times(TimeRow* out) {
     sum.captured_ns += line->spent.captured_ns;
     sum.compile_ns += line->spent.compile_ns;
   }
-  *out = {mine.captured_ns,
-          mine.compile_ns,
-          others.captured_ns,
-          others.compile_ns,
-          {m.open_ns[0], m.open_ns[1]},
-          m.lost};
-  if (open_now) {
-    const int64_t end = std::min(now_ns(), head_end.load());
-    out->open_ns[window_set] += double(std::max<int64_t>(0, end - opened_ns));
+  *out = {mine.captured_ns, mine.compile_ns, others.captured_ns, others.compile_ns, m.lost, {}};
+  for (int set = 0; set < kSets; ++set) {
+    Sums sums = m.loose_sums[set];
+    if (open_now && set == window_set) {
+      add_loose(m, sums, std::min(now_ns(), head_end.load()));
+    }
+    sums.close();
+    out->loose[set] = sums.seen;
   }
 }
 

@@ -160,6 +160,7 @@ struct Ops {
 struct Seen {
   double n = 0, ns = 0, ops = 0, op_ns = 0;
   double windows = 0, n2 = 0, ops2 = 0, ops_n = 0, op_ns2 = 0, op_ns_n = 0;
+  double each_ops2 = 0, each_op_ns2 = 0;  // over the gaps, and not over the windows
 };
 
 struct Sums {
@@ -179,6 +180,12 @@ struct Sums {
     n += count;
     ops += new_ops;
     op_ns += new_op_ns;
+  }
+
+  void add_gap(uint64_t in_window, double ns, double new_ops, double new_op_ns) {
+    add(in_window, 1, ns, new_ops, new_op_ns);
+    seen.each_ops2 += new_ops * new_ops;
+    seen.each_op_ns2 += new_op_ns * new_op_ns;
   }
 
   void close() {
@@ -319,7 +326,7 @@ struct Meter {
   };
   std::unordered_map<Key, uint32_t, KeyHash> index;  // in `cells`
   std::array<Ops, kSets> loose;                      // of threads that have no marks
-  std::array<double, kSets> open_ns = {};            // how long windows saw slices
+  std::array<Sums, kSets> loose_sums;                // of them, by window; its time is that
   int64_t lost = 0;
   uint64_t clears = 0;
   std::vector<const char*> events{""};  // by number; interned
@@ -366,6 +373,19 @@ std::atomic<int64_t> watching{0};   // gaps that are seen whole and go on
 Set window_set = kCertain;
 uint64_t window = 0;
 int64_t opened_ns = 0;
+
+// What it has seen of threads without marks until then, into the sums of its set. With the mutex.
+void add_loose(const Meter& m, Sums& sums, int64_t until) {
+  const Ops& ops = m.loose[window_set];
+  const double ns = double(std::max<int64_t>(0, until - opened_ns));
+  sums.add(window, 1e-9 * ns, ns, ops.ops - sums.seen.ops, ops.op_ns - sums.seen.op_ns);
+}
+
+void clear_loose(Meter& m) {
+  m.loose.fill(Ops());
+  m.loose_sums.fill(Sums());
+}
+
 // Time of garbage collections of the whole heap, on any thread: they hold up all that need the
 // interpreter, and which op or gap they meet is chance. They are none of its time, for it may stand
 // for others. Calls, which are all timed, have them.

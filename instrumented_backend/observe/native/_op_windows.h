@@ -59,7 +59,7 @@ void close_window() {
         keep_slice(*line, end);
       }
     }
-    m.open_ns[window_set] += double(std::max<int64_t>(0, end - opened_ns));
+    add_loose(m, m.loose_sums[window_set], end);
     std::lock_guard<std::mutex> work_lock(work_mutex);
     work.open_ns += now - opened_ns;
   }

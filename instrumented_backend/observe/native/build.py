@@ -49,13 +49,15 @@ class Population(ctypes.Structure):
 class Seen(ctypes.Structure):
     """What windows saw of one kind of gap: sums, and sums of squares over the windows.
 
-    ``n`` is of gaps, or of seconds where gaps are seen in slices.
+    ``n`` is of gaps, or of seconds where gaps are seen in slices. ``each_ops2`` and
+    ``each_op_ns2`` are sums of squares over the gaps.
     """
 
     _fields_: ClassVar = _fields(
         ctypes.c_double,
         *("n", "ns", "ops", "op_ns"),
         *("windows", "n2", "ops2", "ops_n", "op_ns2", "op_ns_n"),
+        *("each_ops2", "each_op_ns2"),
     )
 
     def add(self, other: "Seen") -> None:
@@ -101,13 +103,16 @@ class RegionRow(ctypes.Structure):
 
 
 class TimeRow(ctypes.Structure):
-    """What threads' time went to, gaps apart; how long windows were open; ops not booked."""
+    """What threads' time went to, gaps apart; ops not booked.
+
+    ``loose`` is what windows saw of threads without marks: its time is how long they were open.
+    """
 
     _fields_: ClassVar = [
         *_fields(ctypes.c_int64, "main_captured_ns", "main_compile_ns"),
         *_fields(ctypes.c_int64, "other_captured_ns", "other_compile_ns"),
-        ("open_ns", ctypes.c_double * _SETS),
         ("lost", ctypes.c_int64),
+        ("loose", Seen * _SETS),
     ]
 
 

@@ -13,6 +13,8 @@ from instrumented_backend.observe.descriptors import close_own, identity_of
 _COMPILERS = ("g++", "c++", "clang++")
 _MAX_MESSAGES = 64 << 10  # bytes that are read
 _REAPED_S = 5.0  # killed processes are gone long before
+# Of /proc/PID/stat, after the command's name: the process group; CPU time, with that of children.
+_GROUP_FIELD, _TIME_FIELDS = 2, slice(11, 15)
 
 # Its input is a pipe that nobody writes to, whose other end only the process that wants the library
 # has. When that has had enough, or has ended in whatever way, the pipe ends, and so does the whole
@@ -36,6 +38,10 @@ kill -KILL $! 2>/dev/null
 wait $! 2>/dev/null
 exit $code
 """
+
+
+# Process groups of the compilers that are at work.
+_groups: set[int] = set()
 
 
 class NativeError(RuntimeError):
@@ -91,8 +97,10 @@ def _run(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int, str
                 start_new_session=True,  # Ctrl-C is the program's, not the compiler's
             )
         try:
+            _groups.add(process.pid)
             code = process.wait(limit_s)
         finally:
+            _groups.discard(process.pid)
             lifeline.cut()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(_REAPED_S)
@@ -100,6 +108,18 @@ def _run(command: Sequence[str], folder: Path, limit_s: float) -> tuple[int, str
         lifeline.cut()
     with messages.open("rb") as said:
         return code, said.read(_MAX_MESSAGES).decode("utf-8", "replace")
+
+
+def working_s() -> float:
+    """CPU seconds that the compilers under way have taken, as far as /proc tells."""
+    ticks = 0
+    groups = set(_groups)
+    for path in Path("/proc").glob("[0-9]*/stat") if groups else ():
+        with contextlib.suppress(OSError, ValueError, IndexError):  # a process that has ended
+            fields = path.read_text(errors="replace").rpartition(")")[2].split()
+            if int(fields[_GROUP_FIELD]) in groups:
+                ticks += sum(map(int, fields[_TIME_FIELDS]))
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 class _Lifeline:

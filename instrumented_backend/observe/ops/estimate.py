@@ -5,12 +5,15 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
+from instrumented_backend.observe.ops.loose import loose
 from instrumented_backend.observe.ops.observed import Cell, Observed
-from instrumented_backend.observe.ops.scaling import SPREAD, Scaled, all_scaled, loose
+from instrumented_backend.observe.ops.scaling import Scaled, all_scaled
+from instrumented_backend.observe.ops.spread import SPREAD
 
 
 @dataclass
@@ -133,8 +136,8 @@ class _Lines:
 
 def _add_time(sums: Sampled, scaled: Scaled, share: float) -> None:
     sums.add(scaled.ops * share, scaled.ns * share)
-    sums.ops_variance += scaled.ops_variance * share * share
-    sums.ns_variance += scaled.ns_variance * share * share
+    sums.ops_variance += scaled.doubted_ops_variance * share * share
+    sums.ns_variance += scaled.doubted_ns_variance * share * share
 
 
 def _add_unseen(result: Estimate, each_ns: tuple[int, int], on_main: float) -> None:
@@ -177,3 +180,19 @@ def _add(
             place.add(ops * ops_share, ns * ns_share)
             if in_gap is not None:
                 in_gap[cell.name, line] = in_gap.get((cell.name, line), 0.0) + ns * ns_share
+    if scaled.doubts:
+        _add_doubts(result, scaled, lines)
+
+
+def _add_doubts(result: Estimate, scaled: Scaled, lines: _Lines) -> None:
+    """What the numbers of ops may differ by, those of gaps that may be among these."""
+    parts = [scaled.part, *(doubt.others for doubt in scaled.doubts)]
+    counts = sum((part.counts for part in parts), Counter[str]())
+    doubts = {name: scaled.doubt_of(name) for name in counts}
+    for name, variance in doubts.items():
+        result.by_name.setdefault(name, Sampled()).ops_variance += variance
+    for cell in (cell for part in parts for cell in part.cells):
+        variance = doubts[cell.name] * cell.count / counts[cell.name]
+        for line, share, _ in lines.of(cell):
+            on_line = result.by_line.setdefault((cell.name, line), Sampled())
+            on_line.ops_variance += variance * share

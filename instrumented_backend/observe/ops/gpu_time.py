@@ -7,7 +7,7 @@ from typing import Any
 
 from instrumented_backend.observe.native.build import GpuCallRow, RegionRow, Seen
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
-from instrumented_backend.observe.ops.scaling import SPREAD, variance
+from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 CERTAIN, RANDOM = range(2)
 ENOUGH_NS = 2e7  # that random windows saw of a GPU, to tell what it is bound by without the others

@@ -20,6 +20,7 @@ from typing import Any
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops import work
 from instrumented_backend.observe.ops.captured import GraphOps
@@ -71,7 +72,7 @@ class OpMeter(Observer):
         self._lib: Any = None
         self._loader: threading.Thread | None = None
         self._loaded = threading.Event()  # set, too, where it cannot be had
-        self._patience_ends_s = 0.0  # on the monotonic clock
+        self._patience = Patience()
         self._counter = OpCounter()
         self._lines = Lines(failures, print_missing)
         self._sample_each = print_missing
@@ -129,11 +130,11 @@ class OpMeter(Observer):
         loader = threading.Thread(
             target=self._load_and_tell, name="instrumented_backend op meter", daemon=True
         )
-        self._patience_ends_s = time.monotonic() + native.PATIENCE_S
+        self._patience = Patience()
         loader.start()
         self._loader = loader
         # From a cache it is loaded at once, and what the program does next is seen.
-        self._wait_for_native(native.PATIENCE_S if self._mode == "always" else LOAD_PATIENCE_S)
+        self._wait_for_native(math.inf if self._mode == "always" else LOAD_PATIENCE_S)
         with self._lock:
             self._is_late = self._lib is None
 
@@ -294,11 +295,8 @@ class OpMeter(Observer):
             lib.op_meter_quiet(-1, False, 0)
 
     def _wait_for_native(self, patience_s: float) -> None:
-        """No longer in all than a build takes: a compiler may hang."""
         if self._loader is not None and self._lib is None:
-            left_s = self._patience_ends_s - time.monotonic()
-            # Not `join`, after which an interrupted thread is taken for one that has ended.
-            self._loaded.wait(max(0.0, min(patience_s, left_s)))
+            self._patience.wait(self._loaded, patience_s)
 
     @property
     def unavailable(self) -> str | None:

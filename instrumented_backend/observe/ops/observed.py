@@ -2,8 +2,10 @@
 
 import ctypes
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
@@ -49,6 +51,14 @@ class Part:
 
     seen: native.Seen
     cells: list[Cell]
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """Of ops, by name."""
+        counts: Counter[str] = Counter()
+        for cell in self.cells:
+            counts[cell.name] += cell.count
+        return counts
 
 
 @dataclass
@@ -175,7 +185,7 @@ def _observed(
         for row in copied.kinds
     ]
     regions = dict(enumerate(copied.regions))
-    loose = part(-1, 2, native.Seen()), part(-1, 3, native.Seen())
+    loose = part(-1, 2, copied.times.loose[0]), part(-1, 3, copied.times.loose[1])
     return Observed(
         copied.marks,
         kinds,

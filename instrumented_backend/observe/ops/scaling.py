@@ -12,19 +12,30 @@ too few were seen are taken together.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.observed import Cell, Kind, Observed, Part
+from instrumented_backend.observe.ops.observed import Cell, Kind, Part
+from instrumented_backend.observe.ops.spread import SPREAD, variance
 
-SPREAD = 2.0  # standard errors, to either side
 LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
-SKEW = 1.15  # what windows see is spread less evenly than Student's t has it
 ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
-# For few windows, twice the standard error is less than 19 in 20 (Student's t).
-_STUDENT = (12.7, 4.3, 3.2, 2.8, 2.6, 2.45, 2.4, 2.3, 2.3)
+NEAR = 2  # octaves
+REACH = 6  # octaves by which something may hold a gap up, such as other programs on its core
+WORTH = 0.001  # of the ops, what they may be off by without a word
+HELD_UP = 4.0  # times as long as others with as many ops
+ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
+UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Some of the gaps may be like others: with which variance, how many."""
+
+    others: Part
+    variance: float
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,7 @@ class Scaled:
     ns_factor: float
     ops_variance: float = 0.0
     ns_variance: float = 0.0
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def ops(self) -> float:
@@ -44,6 +56,28 @@ class Scaled:
     @property
     def ns(self) -> float:
         return float(self.part.seen.op_ns * self.ns_factor)
+
+    @property
+    def doubted_ops_variance(self) -> float:
+        return self.ops_variance + self._doubt(lambda part: part.seen.ops)
+
+    @property
+    def doubted_ns_variance(self) -> float:
+        return self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
+
+    def doubt_of(self, name: str) -> float:
+        """The variance that doubts add to the number of one op."""
+        return self._doubt(lambda part: part.counts[name])
+
+    def _doubt(self, value: Callable[[Part], float]) -> float:
+        """By how much gaps like the others would differ. One of the doubts comes true at most."""
+        if not self.doubts:
+            return 0.0
+        own = value(self.part) / self.part.seen.n
+        return max(
+            float(doubt.variance * (value(doubt.others) / doubt.others.seen.n - own) ** 2)
+            for doubt in self.doubts
+        )
 
 
 @dataclass
@@ -64,23 +98,23 @@ class Group:
 
     @cached_property
     def first(self) -> Part:
-        return _together(kind.first for kind in self.kinds)
+        return together(kind.first for kind in self.kinds)
 
     @cached_property
     def certain(self) -> Part:
-        return _together(kind.whole[0] for kind in self.kinds)
+        return together(kind.whole[0] for kind in self.kinds)
 
     @cached_property
     def random(self) -> Part:
-        return _together(kind.whole[1] for kind in self.kinds)
+        return together(kind.whole[1] for kind in self.kinds)
 
     @cached_property
     def slices(self) -> tuple[Part, Part]:
-        certain, random = (_together(kind.slices[i] for kind in self.kinds) for i in range(2))
+        certain, random = (together(kind.slices[i] for kind in self.kinds) for i in range(2))
         return certain, random
 
 
-def _together(parts: Iterable[Part]) -> Part:
+def together(parts: Iterable[Part]) -> Part:
     """What several kinds of gap are, taken as one."""
     parts = [part for part in parts if part.seen.n or part.cells]
     if len(parts) == 1:
@@ -120,8 +154,7 @@ def _of_group(
     yield Scaled(group.first, 1.0, 1.0)
     yield Scaled(group.certain, 1.0, 1.0)
     if group.octave >= LONG:
-        certain_ns = group.first.seen.ns + group.certain.seen.ns
-        yield from _of_long(group, max(0.0, sum(group.ns) - certain_ns))
+        yield from _of_long(group, after)
         return
     few: list[tuple[Kind, float, float]] = []
     for kind in group.kinds:
@@ -129,14 +162,71 @@ def _of_group(
         n = sum(kind.n) - kind.first.seen.n - certain.seen.n
         ns = max(0.0, sum(kind.ns) - kind.first.seen.ns - certain.seen.ns)
         if n > 0:
+            on_edge = same_edge[kind.edge]
             if certain.seen.n or random.seen.n >= min(n, ENOUGH):
-                yield from _of_others(certain, random, n, ns)
-            elif near := _often_nearby(kind, same_edge[kind.edge]):
-                yield _like(near, n, ns, group.octave)
+                *known, last = _of_others(certain, random, n, ns)
+                yield from known
+                seen = certain.seen.n + random.seen.n
+                yield _doubted(last, kind, seen, n - random.seen.n, on_edge)
+            elif near := _often_nearby(kind, on_edge):
+                yield _doubted(_like(near, n, ns, group.octave), kind, 0, n, on_edge)
             else:
                 few.append((kind, n, ns))
-    if few:
-        yield from _of_few(few, group, after)
+    found = _of_few(few, group, after) if few else None
+    if found is not None and len(few) == 1:
+        kind, n, _ = few[0]
+        seen = kind.whole[1].seen.n
+        found = _doubted(found, kind, seen, n - seen, same_edge[kind.edge])
+    if found is not None:
+        yield found
+
+
+def _doubted(
+    scaled: Scaled, kind: Kind, seen: float, unseen: float, same_edge: list[Group]
+) -> Scaled:
+    """Of so many unseen gaps, some may be unlike those that were seen.
+
+    A rare evaluation takes as long as a step that something held up. Of ``seen`` gaps none was like
+    those of another length: by Laplace's rule of succession the next one is with a chance of
+    1 / (seen + 2). And there are hardly more of them than there are of about that length, unless
+    all that was seen were steps held up.
+    """
+    if unseen <= 0 or not scaled.part.seen.n:
+        return scaled
+    chance = 1 / (seen + 2)
+    variance = UNEVEN * unseen * chance * (1 - chance) * (unseen + seen + 2) / (seen + 3)
+    own = scaled.part.seen.ops / scaled.part.seen.n
+    near = [other for other in same_edge if 0 < abs(other.octave - kind.octave) <= NEAR]
+    unlike = max((sum(other.n) for other in near if not _has_ops(other, own)), default=0)
+    doubts = []
+    for octaves in (range(kind.octave - REACH, kind.octave), (kind.octave + 1,)):
+        others = [other for other in same_edge if other.octave in octaves]
+        parts = [part for other in others for part in (other.certain, other.random)]
+        total = Seen()
+        for part in parts:
+            total.add(part.seen)
+        if not total.n:
+            continue
+        # Parts are put together only where that makes a difference.
+        if _is_worth(min(variance, unlike**2), total.ops / total.n - own, scaled):
+            doubts.append(Doubt(together(parts), min(variance, unlike**2)))
+        times_longer = sum(kind.ns) / sum(kind.n) * total.n / total.ns if total.ns else 1.0
+        if times_longer > HELD_UP and own * total.n <= (1 + ALIKE) * total.ops:
+            full = Seen(1.0, 0.0, own * times_longer, scaled.ns / unseen * times_longer)
+            if _is_worth(variance, full.ops - own, scaled):
+                doubts.append(Doubt(Part(full, []), variance))
+    return replace(scaled, doubts=tuple(doubts)) if doubts else scaled
+
+
+def _is_worth(variance: float, ops: float, scaled: Scaled) -> bool:
+    return math.sqrt(variance) * abs(ops) > max(1.0, WORTH * scaled.ops)
+
+
+def _has_ops(group: Group, ops: float) -> bool:
+    """Were there about as many in each of its gaps that were seen?"""
+    n = group.certain.seen.n + group.random.seen.n
+    mean = (group.certain.seen.ops + group.random.seen.ops) / n if n else math.inf
+    return bool(abs(mean - ops) <= ALIKE * ops)
 
 
 def _often_nearby(kind: Kind, same_edge: list[Group]) -> Part | None:
@@ -159,22 +249,19 @@ def _of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Sca
 
 def _of_few(
     few: list[tuple[Kind, float, float]], group: Group, after: list[Group]
-) -> Iterator[Scaled]:
+) -> Scaled | None:
     """Gaps, and their time, in positions of which too few were seen: taken together."""
     n, ns = sum(n for _, n, _ in few), sum(ns for _, _, ns in few)
-    random = _together(kind.whole[1] for kind, _, _ in few)
+    random = together(kind.whole[1] for kind, _, _ in few)
     if random.seen.n >= ENOUGH:
-        yield _times(random, n / random.seen.n, ns, n - random.seen.n)
-        return
+        return _times(random, n / random.seen.n, ns, n - random.seen.n)
     for part in (group.random, group.certain, group.first):
         if part.seen.n:
-            yield _times(part, n / part.seen.n, ns, n)
-            return
+            return _times(part, n / part.seen.n, ns, n)
     to_the_same = [other for other in after if other.to == group.to]
     near = _nearest(group.octave, _by_octave(to_the_same))
     near = near or _nearest(group.octave, _by_octave(after))
-    if near is not None:
-        yield _like(near, n, ns, group.octave)
+    return None if near is None else _like(near, n, ns, group.octave)
 
 
 def _like(near: Part, n: float, ns: float, octave: int) -> Scaled:
@@ -222,8 +309,16 @@ def _nearest(octave: int, by_octave: dict[int, Part]) -> Part | None:
     return by_octave[min(longer)] if longer else None
 
 
-def _of_long(group: Group, ns: float) -> Iterator[Scaled]:
-    """Seen in slices: what was seen of whole ones by chance is one more."""
+def _of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
+    """Seen in slices, for so much time each; some of them whole."""
+    n = sum(group.n) - group.first.seen.n - group.certain.seen.n
+    ns = max(0.0, sum(group.ns) - group.first.seen.ns - group.certain.seen.ns)
+    if n <= 0:
+        return
+    if _are_alike(group):
+        # As evaluations are. How long they take differs, and where a window sees one, it is longer.
+        yield from _of_others(group.certain, group.random, n, ns)
+        return
     certain, random = group.slices
     yield Scaled(certain, 1.0, 1.0)
     ns = max(0.0, ns - certain.seen.ns)
@@ -237,11 +332,28 @@ def _of_long(group: Group, ns: float) -> Iterator[Scaled]:
                 factor = max(1.0, ns * share / part.seen.ns)
                 scaled = _times(part, factor, ns * share, part.seen.n * (factor - 1))
                 yield scaled if part is not random else _with_edges(scaled)
-    else:
-        known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
-        if known.seen.ns:
-            factor = ns / known.seen.ns
-            yield _times(known, factor, ns, known.seen.n * factor)
+        return
+    known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
+    if known.seen.ns:
+        factor = ns / known.seen.ns
+        yield _times(known, factor, ns, known.seen.n * factor)
+        return
+    near = [other for other in after if other.octave >= LONG and other.to == group.to]
+    near = near or [other for other in after if other.octave >= LONG]
+    nearest = _nearest(group.octave, _by_octave(near))
+    if nearest is not None:
+        yield _like(nearest, n, ns, group.octave)
+
+
+def _are_alike(group: Group) -> bool:
+    """Were as many ops in each that was seen whole, and were there two or more?"""
+    seen = Seen()
+    seen.add(group.certain.seen)
+    seen.add(group.random.seen)
+    if seen.n < 2:
+        return False
+    mean = seen.ops / seen.n
+    return bool(seen.each_ops2 / seen.n - mean * mean <= (ALIKE * mean) ** 2)
 
 
 def _with_edges(scaled: Scaled) -> Scaled:
@@ -277,55 +389,3 @@ def _times(part: Part, factor: float, limit_ns: float, extrapolated: float) -> S
         variance(part.seen, "ops", factor) * share,
         variance(part.seen, "op_ns", ns_factor) * share,
     )
-
-
-def variance(seen: Seen, name: str, factor: float) -> float:
-    """Of ``factor`` times the sum over what was seen, by how far windows differ from each other.
-
-    Each window is one draw of n gaps (or seconds) with x ops: of their ratio r, the residuals
-    x - r·n vary. Where one window has seen all, nothing tells, unless there were no ops in it: then
-    the ops are as uncertain as their square root.
-    """
-    total, windows = getattr(seen, name), seen.windows
-    if not total or not seen.n:
-        return 0.0
-    if windows < 2:
-        ops = max(1.0, seen.ops)
-        return float((factor * total) ** 2 / ops) if seen.n < 2 else 0.0
-    squares, products = getattr(seen, f"{name}2"), getattr(seen, f"{name}_n")
-    ratio = total / seen.n
-    residuals = max(0.0, squares - 2 * ratio * products + ratio * ratio * seen.n2)
-    # Windows differ in length: as good as so many of one length.
-    alike = max(2.0, seen.n * seen.n / seen.n2)
-    student = _student(alike - 1) / SPREAD
-    return float((factor * student) ** 2 * residuals * alike / (alike - 1))
-
-
-def _student(freedom: float) -> float:
-    """How many standard errors hold the truth 19 times in 20."""
-    known = int(freedom) - 1
-    exact = _STUDENT[known] if known < len(_STUDENT) else 1.96 + 2.8 / freedom
-    return SKEW * exact
-
-
-def loose(observed: Observed) -> Iterator[Scaled]:
-    """Ops of threads without marks: windows saw them for a part of the time."""
-    certain, random = observed.loose
-    certain_ns, random_ns = observed.times.open_ns
-    if certain.cells:
-        yield Scaled(_summed(certain), 1.0, 1.0)
-    left_ns = 0.0 if observed.whole else max(0.0, observed.elapsed_ns - certain_ns)
-    source, seen_ns = (random, random_ns) if random_ns else (certain, certain_ns)
-    if source.cells and seen_ns and left_ns:
-        part = _summed(source)
-        factor = max(1.0, left_ns / seen_ns) if random_ns else left_ns / seen_ns
-        variance = factor * factor * part.seen.ops
-        per_op = part.seen.op_ns / part.seen.ops
-        yield Scaled(part, factor, factor, variance, variance * per_op * per_op)
-
-
-def _summed(part: Part) -> Part:
-    """With the sums of its cells, which for threads without marks nobody keeps."""
-    ops = float(sum(cell.count for cell in part.cells))
-    op_ns = float(sum(cell.time_ns for cell in part.cells))
-    return Part(Seen(n=1.0, ops=ops, op_ns=op_ns), part.cells)

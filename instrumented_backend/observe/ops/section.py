@@ -8,7 +8,7 @@ from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.gaps import gap_records
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import SPREAD
+from instrumented_backend.observe.ops.spread import SPREAD
 from instrumented_backend.records import (
     CapturedRecord,
     EagerOpRecord,

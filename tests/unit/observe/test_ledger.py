@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from instrumented_backend.observe.ledger import ledger, process_age_s
+from instrumented_backend.observe.ledger import ledger, ledger_without_meter, process_age_s
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.observed import Observed, Part
@@ -83,13 +83,6 @@ def test_other_threads() -> None:
     assert made.seconds("captured", "other") == pytest.approx(2)
 
 
-def test_without_the_op_meter() -> None:
-    for arguments in ((None, None), (observed(1), None), (None, found())):
-        made = ledger(*arguments, 3.0)
-        assert (made.wall_s, made.rows, made.note_code) == (None, [], notes.OPS_UNKNOWN)
-        assert made.seconds("python") is None
-
-
 def test_no_time_at_all() -> None:
     made = ledger(observed(0), found(), 0.0)
     assert {row.share_pct for row in made.rows} == {None}
@@ -109,3 +102,15 @@ def test_an_age_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, text: str) 
 
     monkeypatch.setattr(module, "open", lambda *_, **__: io.StringIO(text), raising=False)
     assert process_age_s() is None
+
+
+def test_without_an_op_meter_wall_time_and_compilation_are_known() -> None:
+    made = ledger_without_meter(startup_s=2.0, elapsed_s=8.0, compile_s=5.0)
+    assert made.wall_s == 10 and made.note_code == notes.OPS_UNKNOWN
+    known = {row.row: row.share_pct for row in made.rows if row.status == "exact"}
+    assert known == {"startup": 20, "compile": 50}
+    unknown = [row.row for row in made.rows if row.status == "unknown"]
+    assert unknown == ["captured", "eager_ops", "data", "python"]
+    assert all(made.seconds(row) is None for row in unknown)
+    # Several threads may compile at once.
+    assert ledger_without_meter(2.0, 8.0, 30.0).seconds("compile") == 8

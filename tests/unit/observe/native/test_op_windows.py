@@ -104,13 +104,13 @@ def test_a_window_by_chance(op_meter: Any) -> None:
     assert n <= gaps(found)[(1,), 1]
     windows = {kind.whole[RANDOM].seen.windows for kind in kinds_after(found, 1, 1)}
     assert windows <= {0, 1}
-    assert 0 < found.times.open_ns[RANDOM] <= 50_000_000
+    assert 0 < found.times.loose[RANDOM].ns <= 50_000_000
 
 
 def test_a_certain_window_takes_the_place_of_one_by_chance(op_meter: Any) -> None:
     awake = op_meter.op_meter_awake()
     thread = later(lambda: op_meter.op_meter_window(0, HOUR_NS, HOUR_NS, awake))
-    while not seen(op_meter).times.open_ns[RANDOM]:
+    while not seen(op_meter).times.loose[RANDOM].ns:
         time.sleep(0.001)
     op_meter.op_meter_open(False)
     thread.join()

@@ -12,7 +12,7 @@ from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed, Part
-from instrumented_backend.observe.ops.scaling import SKEW, SPREAD
+from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
 RUNS = 200
 REGION = 1
@@ -34,6 +34,9 @@ def part(*windows: tuple[float, float, float, float], cells: list[Cell] | None =
         seen.ops_n += each_ops * each_n
         seen.op_ns2 += each_ns**2
         seen.op_ns_n += each_ns * each_n
+        if each_n == int(each_n):  # gaps, all alike
+            seen.each_ops2 += each_ops**2 / each_n
+            seen.each_op_ns2 += each_ns**2 / each_n
     if cells is None:
         cells = [Cell("aten::add", 0, 0, round(ops), round(op_ns), {})]
     return Part(seen, cells)
@@ -68,12 +71,10 @@ def observed(
     *kinds: Kind,
     whole: bool = False,
     loose: tuple[Part, Part] | None = None,
-    open_ns: tuple[float, float] = (0, 0),
     elapsed_ns: int = 10**9,
     lines: list[Line] | None = None,
 ) -> Observed:
     times = TimeRow()
-    times.open_ns[0], times.open_ns[1] = open_ns
     marks = [Mark(REGION, None, False), Mark(REGION, "enumerate(DataLoader)#It", True)]
     loose = loose or (nothing(), nothing())
     return Observed(marks, list(kinds), loose, {}, times, lines or [], whole, elapsed_ns)
@@ -246,21 +247,43 @@ def test_no_more_time_than_the_clock_allows() -> None:
     assert found.eager.ns <= S
 
 
-def test_threads_without_marks() -> None:
-    # 10 s: seen for 2 s in certain windows, 4 ops; in random ones for 1 s of the 8 left, 3 ops.
-    cell = Cell("aten::sin", -1, 0, 4, 40, {})
-    other = Cell("aten::sin", -1, 0, 3, 60, {})
-    found = estimate(
-        observed(
-            loose=(Part(Seen(), [cell]), Part(Seen(), [other])),
-            open_ns=(2.0 * S, 1.0 * S),
-            elapsed_ns=10 * S,
-        )
+def without_marks(
+    certain: list[tuple[float, float]], random: list[tuple[float, float]]
+) -> tuple[Part, Part]:
+    """Each window's seconds and ops, of 10 ns each."""
+    first, second = (
+        part(*((s, s * S, n, 10 * n) for s, n in windows)) for windows in (certain, random)
     )
-    assert found.eager.ops == pytest.approx(4 + 24) and found.eager.ns == pytest.approx(40 + 480)
-    # Of 3 ops the variance is 3, eight times each: 8² * 3.
-    assert found.eager.ops_error == pytest.approx(math.sqrt(192))
-    assert found.main_ns.ns == 0 and found.other_ns.ns == pytest.approx(520)
+    return first, second
+
+
+def test_threads_without_marks() -> None:
+    # 10 s: 4 ops in 2 s of certain windows; in each of ten random ones 3 in 0.1 s, of 8 s left.
+    loose = without_marks([(2, 4)], [(0.1, 3)] * 10)
+    found = estimate(observed(loose=loose, elapsed_ns=10 * S))
+    assert found.eager.ops == pytest.approx(4 + 240) and found.eager.ns == pytest.approx(2440)
+    # Windows are all alike: what is left is chance, the square of 240 by the 30 ops seen.
+    assert found.eager.ops_error == pytest.approx(240 / math.sqrt(30))
+    assert found.main_ns.ns == 0 and found.other_ns.ns == pytest.approx(2440)
+
+
+def test_threads_without_marks_of_which_chance_saw_little() -> None:
+    """Both kinds of window tell; two errors are at least as much as they are apart."""
+    loose = without_marks([(2, 4)], [(1, 3)])
+    found = estimate(observed(loose=loose, elapsed_ns=10 * S))
+    assert found.eager.ops == pytest.approx(4 + 8 * 7 / 3)
+    assert SPREAD * found.eager.ops_error >= 8 * (3 - 2)
+    # Chance saw nothing: as many again, or none.
+    loose = without_marks([(2, 4)], [])
+    found = estimate(observed(loose=loose, elapsed_ns=10 * S))
+    assert found.eager.ops == pytest.approx(4 + 16)
+    assert SPREAD * found.eager.ops_error >= 16
+
+
+def test_threads_without_marks_that_a_window_saw_to_the_end() -> None:
+    loose = without_marks([(10, 40)], [])
+    found = estimate(observed(loose=loose, elapsed_ns=10 * S))
+    assert (found.eager.ops, found.eager.ops_error) == (40, 0)
 
 
 def test_the_spread() -> None:
@@ -283,6 +306,62 @@ def test_windows_of_different_lengths_are_as_good_as_fewer_alike() -> None:
     found = estimate(observed(kind(20, 2000, None, by_chance)))
     expected = (2 * 12.7 / 2 * SKEW) ** 2 * 18 * 2 * 0.5
     assert found.eager.ops_variance == pytest.approx(expected)
+
+
+def test_one_window_tells_how_gaps_differ() -> None:
+    # 1 op and 5 in two gaps of one window, 20 like them: 60 ops; the gaps' own variance is 8, of
+    # 20 more it is 20² * 8 / 2, and as Student's t has it for two.
+    mixed = part((2, 200, 6, 60))
+    mixed.seen.each_ops2 = 1 + 25
+    found = estimate(observed(kind(22, 2200, mixed)))
+    assert found.eager.ops == pytest.approx(6 + 60)
+    student = 12.7 / 2 * SKEW
+    assert found.eager.ops_error == pytest.approx(student * math.sqrt(20**2 * 8 / 2))
+
+
+def cells(name: str, count: int) -> list[Cell]:
+    return [Cell(name, 0, 0, count, 10 * count, {})]
+
+
+STEPS = part((60, 60 * 150_000, 600, 6000), cells=cells("aten::add", 600))
+HELD_UP = part((1, 4_000_000, 10, 100), cells=cells("aten::add", 10))
+EVALUATION = part((1, 4_000_000, 266, 2660), cells=cells("aten::gelu", 266))
+
+
+def test_steps_held_up_may_be_evaluations() -> None:
+    """Of five gaps one was seen, a step; of three that are longer one, which was an evaluation."""
+    steps = kind(600, 90_000_000, None, STEPS, octave=17, edge=1)
+    held_up = kind(5, 20_000_000, None, HELD_UP, octave=21, edge=1)
+    evaluations = kind(3, 15_000_000, EVALUATION, octave=22, edge=1)
+    found = estimate(observed(steps, held_up, evaluations))
+    assert found.by_name["aten::gelu"].ops == 3 * 266
+    # There may be more of them by four, or fewer by two.
+    assert SPREAD * found.by_name["aten::gelu"].ops_error > 2 * 266
+    assert SPREAD * found.eager.ops_error > 2 * 256
+
+
+def test_evaluations_of_a_length_of_their_own_are_exact() -> None:
+    steps = kind(600, 90_000_000, None, STEPS, octave=17, edge=1)
+    evaluations = kind(30, 150_000_000, EVALUATION, octave=22, edge=1)
+    found = estimate(observed(steps, evaluations))
+    assert found.by_name["aten::gelu"].ops == 30 * 266
+    assert SPREAD * found.by_name["aten::add"].ops_error < 1
+
+
+def test_long_gaps_that_are_alike_are_counted() -> None:
+    """However long each took: where windows saw them, they took longer."""
+    whole = part((1, 0.21 * S, 5600, 0.1 * S), (1, 0.19 * S, 5600, 0.1 * S))
+    found = estimate(observed(kind(20, int(3.2 * S), None, whole, octave=LONG)))
+    assert found.eager.ops == pytest.approx(20 * 5600) and found.eager.ops_error == 0
+
+
+def test_long_gaps_that_nobody_saw_are_like_those_of_about_their_length() -> None:
+    whole = part((1, 0.2 * S, 5600, 0.1 * S), (1, 0.2 * S, 5600, 0.1 * S))
+    seen = kind(20, 4 * S, None, whole, octave=LONG)
+    found = estimate(observed(seen, kind(1, int(0.3 * S), octave=LONG + 1)))
+    assert found.eager.ops == pytest.approx(21 * 5600) and found.unseen_ns == 0
+    # Half as long again, by as many ops or by none.
+    assert SPREAD * found.eager.ops_error == pytest.approx(5600 * 0.5)
 
 
 def test_data_loading_is_apart() -> None:

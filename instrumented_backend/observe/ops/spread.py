@@ -1,0 +1,50 @@
+"""How uncertain it is what windows saw only a part of: by how far that differs among itself."""
+
+from instrumented_backend.observe.native.build import Seen
+
+SPREAD = 2.0  # standard errors, to either side
+SKEW = 1.15  # what windows see is spread less evenly than Student's t has it
+# For few windows, twice the standard error is less than 19 in 20 (Student's t).
+_STUDENT = (12.7, 4.3, 3.2, 2.8, 2.6, 2.45, 2.4, 2.3, 2.3)
+
+
+def variance(seen: Seen, name: str, factor: float) -> float:
+    """Of ``factor`` times the sum over what was seen, by how far that differs among itself.
+
+    Each window is one draw of n gaps (or seconds) with x ops: of their ratio r, the residuals
+    x - r·n vary. Gaps vary, too, and one window tells of nothing else. Where one gap has been seen,
+    its ops are as uncertain as their square root.
+    """
+    total, windows = getattr(seen, name), seen.windows
+    if not total or not seen.n:
+        return 0.0
+    if windows < 2 and seen.n < 2:
+        return float((factor * total) ** 2 / max(1.0, seen.ops))
+    of_gaps = _variance_of_gaps(seen, name, factor)
+    if windows < 2:
+        return of_gaps
+    squares, products = getattr(seen, f"{name}2"), getattr(seen, f"{name}_n")
+    ratio = total / seen.n
+    residuals = max(0.0, squares - 2 * ratio * products + ratio * ratio * seen.n2)
+    # Windows differ in length: as good as so many of one length.
+    alike = max(2.0, seen.n * seen.n / seen.n2)
+    student = _student(alike - 1) / SPREAD
+    return max(of_gaps, float((factor * student) ** 2 * residuals * alike / (alike - 1)))
+
+
+def _variance_of_gaps(seen: Seen, name: str, factor: float) -> float:
+    """The same by the gaps; 0 of slices, which are none."""
+    squares = getattr(seen, f"each_{name}2")
+    if seen.n < 2 or not squares:
+        return 0.0
+    mean = getattr(seen, name) / seen.n
+    residuals = max(0.0, squares - seen.n * mean * mean)
+    student = _student(seen.n - 1) / SPREAD
+    return float((factor * student) ** 2 * residuals * seen.n / (seen.n - 1))
+
+
+def _student(freedom: float) -> float:
+    """How many standard errors hold the truth 19 times in 20."""
+    known = int(freedom) - 1
+    exact = _STUDENT[known] if known < len(_STUDENT) else 1.96 + 2.8 / freedom
+    return SKEW * exact
