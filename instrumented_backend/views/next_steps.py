@@ -43,6 +43,13 @@ _FUSED = "aten::_fused_"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
 
+class Where(NamedTuple):
+    """The program's line that a step is about."""
+
+    file: str
+    line: int | None
+
+
 def next_steps(report: Report) -> list[NextStep]:
     """Largest seen cost first; what only a trial can tell comes last; nothing under 1 %."""
     run = _Run(report)
@@ -134,13 +141,6 @@ def _step(
         step.file, step.line = where.file, where.line
         step.where = f"{where.file}:{where.line}"
     return step
-
-
-class Where(NamedTuple):
-    """The program's line that a step is about."""
-
-    file: str
-    line: int | None
 
 
 def _where(file: str | None, line: int | None) -> Where | None:
