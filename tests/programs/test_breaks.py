@@ -224,6 +224,7 @@ def _check_fifteen_causes(done: Finished, program: str) -> None:
         if where is not None:
             assert [line for _, line in skipped] == [where[1]], name
         assert found["reason"] and "0x" not in found["reason"]
+        assert found["headline"] and found["reason"].startswith(found["headline"])
     assert report["summary"]["graph_breaks"] == 16
 
     by_name = {name: breaks[place] for name, place in expected.items()}

@@ -265,3 +265,8 @@ def test_what_climbs_is_found() -> None:
 
 def test_long_modules_are_found() -> None:
     assert long_modules({"long.py": 451, "short.py": 450}) == ["long.py: 451 lines"]
+
+
+def test_views_draw_records_and_no_dictionaries_of_anything() -> None:
+    for path in (PACKAGE / "views").rglob("*.py"):
+        assert "dict[str, Any]" not in path.read_text(), path
