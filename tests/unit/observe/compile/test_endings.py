@@ -56,14 +56,15 @@ def test_the_recompile_limit() -> None:
     assert message is not None and message.startswith(AT_LIMIT["fail_reason"])
 
 
-def test_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    at = {"fail_user_frame_filename": "train.py", "fail_user_frame_lineno": 7}
-    monkeypatch.setattr(torch._dynamo.config, "suppress_errors", False)
-    expected = Failure("print", ("train.py", 7), refused=False, raises=True)
-    assert failure_of({**UNSUPPORTED, **at}, "failed") == expected
-    assert not failure_of({**UNSUPPORTED, **at}, "skipped").raises
-    monkeypatch.setattr(torch._dynamo.config, "suppress_errors", True)
-    assert not failure_of(UNSUPPORTED, "failed").raises
+def test_a_failure() -> None:
+    at: dict[str, Any] = {"fail_user_frame_filename": "train.py", "fail_user_frame_lineno": 7}
+    config = torch._dynamo.config
+    with config.patch(suppress_errors=False):
+        expected = Failure("print", ("train.py", 7), refused=False, raises=True)
+        assert failure_of({**UNSUPPORTED, **at}, "failed") == expected
+        assert not failure_of({**UNSUPPORTED, **at}, "skipped").raises
+    with config.patch(suppress_errors=True):
+        assert not failure_of(UNSUPPORTED, "failed").raises
     # A line of torch's own is nobody's to change.
     at["fail_user_frame_filename"] = torch.__file__
     assert failure_of({**UNSUPPORTED, **at}, "failed").at == (None, None)
