@@ -280,6 +280,15 @@ def test_threads_without_marks_of_which_chance_saw_little() -> None:
     assert SPREAD * found.eager.ops_error >= 16
 
 
+def test_threads_that_wait_while_the_main_one_compiles() -> None:
+    """4 ops in the 0.5 s of two that were no compilation, or in all of the two."""
+    seen = observed(loose=without_marks([(2, 4)], []), elapsed_ns=10 * S)
+    seen.times.main_compile_ns = int(1.5 * S)
+    found = estimate(seen)
+    assert found.eager.ops == pytest.approx(4 + 8 / 0.5 * 4)
+    assert SPREAD * found.eager.ops_error >= 8 / 0.5 * 4 - 8 / 2 * 4
+
+
 def test_threads_without_marks_that_a_window_saw_to_the_end() -> None:
     loose = without_marks([(10, 40)], [])
     found = estimate(observed(loose=loose, elapsed_ns=10 * S))
