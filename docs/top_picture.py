@@ -25,6 +25,7 @@ from instrumented_backend.records import (
 from instrumented_backend.records.follow import FollowedReport, Follower, Moment
 from instrumented_backend.records.live import LiveReport, read_live
 from instrumented_backend.views.top.events import BAD, Event, events
+from instrumented_backend.views.top.names import Label
 from instrumented_backend.views.top.screen import picture
 from instrumented_backend.views.top.watched import Watched
 
@@ -80,7 +81,7 @@ def watched() -> Watched:
     """Four ranks at noon; two of them compile, and one has died."""
     state = Watched("/runs/gpt2", Follower(lambda: [], lambda run: False))
     state.now_s = state.now_at = NOON
-    state.log.append(Event(NOON - 52, "died: its process is gone", BAD, who=["rank 3"]))
+    state.log.append(Event(NOON - 52, "died: its process is gone", BAD, who=[Label("rank 3", 3)]))
     for rank, (calls, compiling) in enumerate(
         [(23_940, True), (23_940, True), (24_118, False), (24_101, False)]
     ):
@@ -94,7 +95,7 @@ def watched() -> Watched:
             known.moments.append(Moment(NOON - 44 + 10 * number, calls - 400 + step))
         state.reports.append(known)
         for event in events(now, before):
-            event.who.append(f"rank {rank}")
+            event.who.append(Label(f"rank {rank}", rank))
             state._keep(event)
     return state
 

@@ -17,7 +17,7 @@ from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.index_bounds import index_bounds
 from instrumented_backend.kernels.reach import reach
 from instrumented_backend.kernels.triton import read_triton
-from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
+from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records.bench import BenchRecord
 
 
@@ -129,6 +129,6 @@ def _describe(facts: KernelFacts, args: tuple[Any, ...]) -> None:
         else None
         for arg in args
     ]
-    add_launch(facts, CallSite(facts.record.kernel_name, values, {}, None, None))
+    add_launch(facts, KernelCall(facts.record.kernel_name, values, {}, None, None))
     if facts.record.total_bytes is None:
         add_no_launch(facts.record)

@@ -18,7 +18,7 @@ from instrumented_backend.bench.triton_configs import config_records, describe_c
 from instrumented_backend.kernels.complete import add_launch, add_no_launch, extern_record
 from instrumented_backend.kernels.facts import KernelFacts
 from instrumented_backend.kernels.parse import GraphSource
-from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
+from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor, Value
 from instrumented_backend.records import KernelRecord, notes
 from instrumented_backend.records.bench import BenchRecord
 
@@ -157,7 +157,7 @@ class Walk:
     ) -> None:
         """Complete the record from the real arguments."""
         numbers = {f"#{i}": v for i, v in enumerate(args) if not isinstance(v, torch.Tensor)}
-        site = CallSite(
+        site = KernelCall(
             kernel=name,
             arguments=[_value(argument) for argument in args],
             keywords={**numbers, **kwargs},

@@ -87,7 +87,8 @@ def _start(program: Program, environ: Mapping[str, str], mask: Iterable[int]) ->
                 signal.pthread_sigmask(signal.SIG_SETMASK, mask)
                 execute(program, environ)
         except NoSuchProgram as error:
-            os.write(writer, f"{error.exit_code} {error}".encode(errors="surrogateescape"))
+            said = f"{error.exit_code}\0{error.name}\0{error.reason}"
+            os.write(writer, said.encode(errors="surrogateescape"))
         finally:
             os._exit(NOT_FOUND)
     os.close(writer)
@@ -95,8 +96,7 @@ def _start(program: Program, environ: Mapping[str, str], mask: Iterable[int]) ->
         said = pipe.read().decode(errors="surrogateescape")
     if said:
         os.waitpid(child, 0)
-        code, _, message = said.partition(" ")
-        name, _, reason = message.rpartition(": ")
+        code, name, reason = said.split("\0")
         raise NoSuchProgram(name, reason, int(code))
     return child
 

@@ -17,6 +17,7 @@ class NoSuchProgram(Exception):
 
     def __init__(self, name: str, reason: str, exit_code: int) -> None:
         super().__init__(f"{name}: {reason}")
+        self.name, self.reason = name, reason
         self.exit_code = exit_code
 
 

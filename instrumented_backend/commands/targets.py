@@ -11,6 +11,7 @@ from pathlib import Path
 from instrumented_backend import settings
 from instrumented_backend.commands import processes
 from instrumented_backend.records import find_reports
+from instrumented_backend.records.store import process_of
 
 FOLDER = "INSTRUMENTED_DIR"
 _BETWEEN_S = 2.0  # looks at all processes of the machine
@@ -88,7 +89,8 @@ class _Tree:
         with contextlib.suppress(OSError):  # it has ended, its reports are there
             self.look()
         for folder in self.folders:
-            self._found.update(path for path in _reports(folder) if _pid(path) in self._members)
+            reports = _reports(folder)
+            self._found.update(path for path in reports if process_of(path) in self._members)
         return sorted(path for path in self._found if path.exists())
 
 
@@ -97,7 +99,3 @@ def _folders(pid: int) -> list[Path]:
     variables = processes.variables(pid)
     named = variables.get(FOLDER, "").strip() or variables.get(settings.RUN, "").strip()
     return [Path(processes.folder(pid), named)] if named else []
-
-
-def _pid(report: Path) -> int:
-    return int(report.stem.rpartition(".pid")[2])

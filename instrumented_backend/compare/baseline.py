@@ -22,11 +22,13 @@ MAX_BYTES = 1 << 26
 class RankBaseline:
     """Of one process. ``items`` are the keys of its causes and how many have each.
 
+    ``kernel_ops`` are those that any kernel was made of; None in a file of the first release.
     Without figures that are times: another run has others.
     """
 
     figures: dict[str, float | None] = field(default_factory=dict)
     items: dict[str, int] = field(default_factory=dict)
+    kernel_ops: list[str] | None = None
 
 
 @dataclass
@@ -49,8 +51,11 @@ def baseline_of(reports: Iterable[Report], extra: Iterable[str] = ()) -> Baselin
             for figure in FIGURES.values()
             if figure.in_baseline or figure.name in extra
         }
-        counts = Counter(key for item in items_of(report) for key in item.keys[:1])
-        baseline.ranks[str(report.run.rank)] = RankBaseline(figures, dict(sorted(counts.items())))
+        found = items_of(report)
+        counts = Counter(key for item in found for key in item.keys[:1])
+        ops = {op for item in found if item.kind in (KERNEL, EXTERN) for op in item.ops}
+        rank = RankBaseline(figures, dict(sorted(counts.items())), sorted(ops))
+        baseline.ranks[str(report.run.rank)] = rank
     return baseline
 
 
@@ -104,6 +109,9 @@ def new_items(found: Iterable[Item], known: RankBaseline) -> list[Item]:
 
 def known_ops(baseline: RankBaseline) -> set[str]:
     """That any kernel of the baseline was made of."""
+    if baseline.kernel_ops is not None:
+        return set(baseline.kernel_ops)
+    # Of the first release: the ops are in the keys alone.
     made_of = (
         key.rpartition(SEPARATOR)[2] for key in baseline.items if key.startswith((KERNEL, EXTERN))
     )

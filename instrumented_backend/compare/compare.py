@@ -70,9 +70,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         surroundings=_surroundings(before, after, same_program),
         changes=changes,
         figures=[
-            _figure(figure, before, after)
-            for figure in FIGURES.values()
-            if not figure.name.startswith("ledger_")
+            _figure(figure, before, after) for figure in FIGURES.values() if not figure.of_ledger
         ],
         times=[*_phases(before, after), *_ledger(before, after)],
         graphs=[

@@ -39,6 +39,7 @@ class Figure:
     at_least: bool = False  # the limit is a lower one
     in_baseline: bool = False  # compared with a baseline without being named
     by_function: bool = False  # can be limited for one function
+    of_ledger: bool = False  # `diff` has the ledger's rows in seconds
     slack: float = 0.0
 
     def is_worse(self, value: float, limit: float) -> bool:
@@ -270,6 +271,7 @@ FIGURES: dict[str, Figure] = {
                 f"share of the ledger's row {row} in the wall time",
                 _ledger(row),
                 at_least=row == "captured",
+                of_ledger=True,
             )
             for row in _LEDGER
         ),

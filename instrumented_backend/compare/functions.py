@@ -1,25 +1,19 @@
 """Names of functions, the same in every run: without line numbers, which an edit moves."""
 
 import os
-import re
 
 from instrumented_backend.records import GraphRecord, Report
-
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+?)_at_(?P<line>\d+)$")
+from instrumented_backend.records.functions import original, resumed
 
 
 def base(function: str | None) -> str:
     """``"f"`` for ``"torch_dynamo_resume_in_f_at_14"``, what Dynamo calls the rest of ``f``."""
-    name = function or "?"
-    while match := _RESUMED.match(name):
-        name = match["function"]
-    return name
+    return original(function or "?")
 
 
 def resumed_at(function: str | None) -> int | None:
     """The line after whose break the function goes on."""
-    match = _RESUMED.match(function or "")
-    return int(match["line"]) if match else None
+    return resumed(function or "")[1]
 
 
 def is_resumed(function: str | None) -> bool:
@@ -47,5 +41,5 @@ class Labels:
 
 
 def program_of(report: Report) -> str:
-    """The script's name: of ``"/home/me/train.py --epochs 1"``, ``"train.py"``."""
-    return os.path.basename((report.run.command or "").partition(" ")[0])
+    """The script's name: ``"train.py"``."""
+    return report.run.program or ""

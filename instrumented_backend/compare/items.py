@@ -14,6 +14,7 @@ from instrumented_backend.records import (
     notes,
 )
 from instrumented_backend.records import compiled as outcomes
+from instrumented_backend.records.causes import GAVE_UP
 
 SEPARATOR = " | "  # between the parts of a key
 
@@ -63,7 +64,7 @@ class Item:
     cost_s: float | None = None
     label: str | None = None  # of the function: `Labels`
     ops: dict[str, int] = field(default_factory=dict)  # that it is made of
-    lines: list[str] = field(default_factory=list)  # "file.py:12"
+    places: list[tuple[str, int | None]] = field(default_factory=list)  # of its source lines
     fused: list[str] = field(default_factory=list)  # ATen ops in the order of the lines
     graph: int | None = None  # in its report
     moved_bytes: int = 0  # in one call of the graph, as far as that is known
@@ -92,12 +93,12 @@ def _key(*parts: object) -> str:
 
 def _of_break(record: BreakRecord) -> Iterator[Item]:
     function, file = base(record.function), file_name(record.file)
-    reason = record.reason.partition(": ")[0]
+    reason = record.headline or record.reason
     cost_s = None if record.eager_time_us is None else record.eager_time_us / 1e6
     file_line = (record.file, record.line)
     if record.called_file is not None:  # the break is in a package; this is the user's own line
         file_line = (record.called_file, record.called_line)
-    if record.kind != "gave up":
+    if record.kind != GAVE_UP:
         keys = [_key(BREAK, file, function, reason, record.source)]
         if record.source:
             keys.append(_key(BREAK, file, record.source))
@@ -216,7 +217,7 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
         kind = EXTERN if kernel.language == "extern" else KERNEL
         made_of = fused(kernel)
         name = " + ".join(made_of)
-        file, line = _place(kernel.source_lines[:1])
+        file, line = _first_line(kernel.places[:1])
         yield Item(
             kind,
             (_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)),
@@ -228,7 +229,7 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             label=label,
             ops=dict.fromkeys(made_of, 1),
             moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
-            lines=list(kernel.source_lines),
+            places=kernel.places,
             fused=list(kernel.aten_ops),
         )
 
@@ -238,11 +239,11 @@ def blame(item: Item, known: Collection[str]) -> tuple[str | None, int | None]:
 
     Ops and lines are in the same order, each named once: where some stand twice, it is a guess.
     """
-    if item.kind == EXTERN or not item.lines:
+    if item.kind == EXTERN or not item.places:
         return item.file, item.line
     for i, op in enumerate(item.fused):
         if op not in known and op not in _NOT_COUNTED:
-            return _place(item.lines[i : i + 1] or item.lines[-1:])
+            return _first_line(item.places[i : i + 1] or item.places[-1:])
     return None, None
 
 
@@ -260,13 +261,8 @@ def _kernel_s(kernel: KernelRecord, graph: GraphRecord | None, graph_bytes: int)
     return graph.time_us / 1e6 * kernel.total_bytes * (kernel.calls or 1) / graph_bytes
 
 
-def _place(lines: list[str]) -> tuple[str | None, int | None]:
-    """Of ``"file.py:12"``."""
-    for text in lines:
-        file, separator, line = text.rpartition(":")
-        if separator and line.isdigit():
-            return file, int(line)
-    return None, None
+def _first_line(places: list[tuple[str, int | None]]) -> tuple[str | None, int | None]:
+    return next(((file, line) for file, line in places if line is not None), (None, None))
 
 
 # --- Eager ops ----------------------------------------------------------------------------------

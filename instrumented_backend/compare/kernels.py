@@ -68,7 +68,7 @@ def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
     """The likeliest edit: an op that no kernel had before; where there is none, such a line."""
 
     def suspicion(item: Item) -> tuple[bool, bool, bool, float]:
-        has_line = bool(item.lines)
+        has_line = bool(item.places)
         is_foreign = has_line and any(op not in known_ops for op in item.ops)
         _, line = _line_of(item, known_ops, known_lines)
         # Of several new ops, the one that stands first; else what takes longest.
@@ -81,10 +81,9 @@ def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
 def _lines(found: list[Item]) -> Lines:
     lines: Lines = defaultdict(set)
     for item in found:
-        for text in item.lines:
-            file, _, line = text.rpartition(":")
-            if line.isdigit():
-                lines[file_name(file)].add(int(line))
+        for file, line in item.places:
+            if line is not None:
+                lines[file_name(file)].add(line)
     return lines
 
 
@@ -93,11 +92,7 @@ def _line_of(item: Item, known_ops: set[str], known: Lines) -> tuple[str | None,
     place = blame(item, known_ops)
     if place[0] is not None:
         return place
-    places = []
-    for text in item.lines:
-        file, _, line = text.rpartition(":")
-        if line.isdigit():
-            places.append((file, int(line)))
+    places = [(file, line) for file, line in item.places if line is not None]
     fresh = sorted(place for place in places if place[1] not in known.get(file_name(place[0]), ()))
     chosen = fresh or places
     return chosen[0] if chosen else (None, None)

@@ -10,7 +10,7 @@ from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFa
 from instrumented_backend.kernels.provenance import Provenance
 from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
-from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
+from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
 
 ESTIMATED = "estimated"
@@ -51,7 +51,7 @@ def _add_inductors_sum(record: KernelRecord, total: int) -> None:
     record.total_bytes, record.bytes_source = total, INDUCTOR
 
 
-def note_changed_before(facts: KernelFacts, sites: list[CallSite], changed: set[str]) -> None:
+def note_changed_before(facts: KernelFacts, sites: list[KernelCall], changed: set[str]) -> None:
     """Inductor's figure leaves out a buffer that an earlier kernel changed, as it has a new name.
 
     ``changed`` are the buffers that kernels have changed so far; this one's are added.
@@ -90,7 +90,7 @@ def add_calls(record: KernelRecord, count: int, parent: str | None, problem: str
         record.calls = count
 
 
-def add_launches(facts: KernelFacts, sites: list[CallSite]) -> None:
+def add_launches(facts: KernelFacts, sites: list[KernelCall]) -> None:
     """The record has the first launch's sizes; say so where another differs."""
     if not sites:
         add_no_launch(facts.record)
@@ -102,16 +102,16 @@ def add_launches(facts: KernelFacts, sites: list[CallSite]) -> None:
         )
 
 
-def _numels(site: CallSite) -> list[str]:
+def _numels(site: KernelCall) -> list[str]:
     return [argument.text for argument in site.arguments if isinstance(argument, Size)]
 
 
-def add_launch(facts: KernelFacts, call: CallSite) -> None:
+def add_launch(facts: KernelFacts, call: KernelCall) -> None:
     """What the first call site of a generated kernel tells: shapes, numels, bytes."""
     _add_launch(facts.record, launch_facts(facts, call))
 
 
-def extern_record(call: CallSite) -> KernelRecord:
+def extern_record(call: KernelCall) -> KernelRecord:
     """One extern call, of which there is no source."""
     record = KernelRecord(kernel_name=call.kernel, language="extern", kernel_category="extern")
     record.num_args = len(call.arguments)

@@ -28,7 +28,7 @@ from instrumented_backend.kernels.graph_module import (
     syntax_problem,
     without_autotuning,
 )
-from instrumented_backend.kernels.wrapper import CallSite
+from instrumented_backend.kernels.wrapper import KernelCall
 from instrumented_backend.records import KernelRecord, notes
 
 _RETRIES = 3
@@ -91,7 +91,7 @@ def _parse_graph(text: str, pause: Callable[[], None]) -> Iterator[KernelRecord]
         yield from _cpp_wrapper_kernels(tree)
         return
     wrapper, problem = follow(definitions, tree, text, pause)
-    calls: dict[str, list[CallSite]] = {}
+    calls: dict[str, list[KernelCall]] = {}
     for call in wrapper.calls:
         calls.setdefault(call.kernel, []).append(call)
     parents = {
@@ -143,7 +143,7 @@ class GraphSource:
 def _describe(
     record: KernelRecord,
     definition: Definition,
-    sites: list[CallSite],
+    sites: list[KernelCall],
     parent: str | None,
     problem: str | None,
 ) -> None:
@@ -159,7 +159,7 @@ def _choice(
     record: KernelRecord,
     definition: Definition,
     records: dict[str, KernelRecord],
-    sites: list[CallSite],
+    sites: list[KernelCall],
     problem: str | None,
 ) -> None:
     """A multi-kernel: its subkernels compute the same, from the same arguments."""
@@ -195,7 +195,7 @@ def _facts(definition: Definition) -> KernelFacts:
     return KernelFacts(record)
 
 
-def _extern_records(calls: list[CallSite], in_order: bool) -> Iterator[KernelRecord]:
+def _extern_records(calls: list[KernelCall], in_order: bool) -> Iterator[KernelRecord]:
     """One record for each extern kernel and shapes, in the order of the first call."""
     records: dict[tuple[str, str], KernelRecord] = {}
     externs = [call for call in calls if "." in call.kernel]  # the others are generated

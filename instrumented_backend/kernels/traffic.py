@@ -19,14 +19,14 @@ from instrumented_backend.kernels.facts import (
     LaunchFacts,
     Part,
 )
-from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor, Value
+from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor, Value
 from instrumented_backend.records import Note, notes
 
 _FROM_CALL = Note(notes.BYTES_ESTIMATED, "bytes: estimated, from the shapes at the call")
 _HINTED = Note(notes.BYTES_AT_HINTS, "bytes: at the sizes that the graph was compiled with")
 
 
-def launch_facts(facts: KernelFacts, call: CallSite) -> LaunchFacts:
+def launch_facts(facts: KernelFacts, call: KernelCall) -> LaunchFacts:
     """What a call site tells of a generated kernel: shapes, numels, bytes."""
     found = LaunchFacts()
     record = facts.record
@@ -309,7 +309,7 @@ def _attention_flops(query: Value, key: Value, value: Value) -> int | None:
 # --- Extern calls -------------------------------------------------------------------------------
 
 
-def extern_facts(call: CallSite) -> LaunchFacts:
+def extern_facts(call: KernelCall) -> LaunchFacts:
     """One extern call: its shapes where they are static, its bytes and operations if known."""
     found = LaunchFacts()
     tensors = [value for value in call.arguments if isinstance(value, Tensor)] + call.listed
@@ -367,12 +367,12 @@ def _bytes(tensor: Tensor, dtype: str | None) -> int | None:
     return size * numel.known
 
 
-def _mm(call: CallSite, first: int = 0) -> int | None:
+def _mm(call: KernelCall, first: int = 0) -> int | None:
     tensors = call.arguments[first : first + 2]
     return _product_flops(*tensors) if len(tensors) == 2 else None
 
 
-def _convolution(call: CallSite) -> int | None:
+def _convolution(call: KernelCall) -> int | None:
     """2 × each output × the weights that it is made from; transposed: each input."""
     if len(call.arguments) < 2:
         return None
@@ -385,7 +385,7 @@ def _convolution(call: CallSite) -> int | None:
     return 2 * math.prod(points) * math.prod(weight[1:])
 
 
-def _convolution_backward(call: CallSite) -> int | None:
+def _convolution_backward(call: KernelCall) -> int | None:
     """One convolution's worth for the input's gradient, one for the weight's."""
     if len(call.arguments) < 3:
         return None
@@ -399,7 +399,7 @@ def _convolution_backward(call: CallSite) -> int | None:
     return 2 * math.prod(points) * math.prod(weight[1:]) * sum(map(bool, mask[:2]))
 
 
-_FLOPS: dict[str, Callable[[CallSite], int | None]] = {
+_FLOPS: dict[str, Callable[[KernelCall], int | None]] = {
     "mm": _mm,
     "bmm": _mm,
     "_int_mm": _mm,

@@ -59,7 +59,7 @@ Value = Tensor | Size | None
 
 
 @dataclass
-class CallSite:
+class KernelCall:
     """One launch of a kernel, or one extern call."""
 
     kernel: str
@@ -78,7 +78,7 @@ class Wrapper:
 
     def __init__(self, kernels: Iterable[str]) -> None:
         self.kernels = set(kernels)
-        self.calls: list[CallSite] = []
+        self.calls: list[KernelCall] = []
         self.in_order = True
         self._values: dict[str, Value] = {}
         self._inputs: dict[str, Value] = {}
@@ -288,7 +288,7 @@ class Wrapper:
                 if isinstance(argument, ast.Constant):
                     keywords[f"#{i}"] = argument.value
         provenance, self._comment = self._comment, None
-        self.calls.append(CallSite(name, arguments, keywords, result, provenance, listed))
+        self.calls.append(KernelCall(name, arguments, keywords, result, provenance, listed))
 
     # --- Sizes ----------------------------------------------------------------------------------
 

@@ -46,8 +46,7 @@ def name_cells(report: Report) -> None:
             one.text_in = one.file
     for kernel in report.kernels:
         kernel.source_lines = [
-            f"{named(file)}:{line}"
-            for file, _, line in (source.rpartition(":") for source in kernel.source_lines)
+            named(file) if line is None else f"{named(file)}:{line}" for file, line in kernel.places
         ]
     _rename(report, named)
 

@@ -21,7 +21,7 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ledger import ledger, ledger_without_meter
 from instrumented_backend.observe.native.keys import region_key
-from instrumented_backend.observe.ops.estimate import OpSums, estimate
+from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
@@ -41,6 +41,7 @@ from instrumented_backend.records import (
     SummarySection,
     notes,
 )
+from instrumented_backend.records.causes import GAVE_UP
 from instrumented_backend.records.report import ENDED
 from instrumented_backend.torch_compat import machine
 from instrumented_backend.traces.op_totals import RegionOps
@@ -99,13 +100,7 @@ def assemble(
     else:
         found = estimate(observed)
         ops = ops_section(records, observed, found)
-    by_place: Mapping[tuple[int, Line], OpSums] | None = found.by_place if found else None
-    if kept is not None:
-        if kept.listed:
-            kept.listing.take(ops, found)
-        elif found is not None:
-            kept.listing.give(ops)
-        by_place = kept.listing.by_place
+    by_place = _by_place(ops, found, kept)
     if device is not None:
         ops.device = device.record(_calls(records))
 
@@ -153,10 +148,7 @@ def assemble(
         report.gpu = gpu_ledger(observed, found, records)
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
-    report.add_notes(*remarks, *_left_out(log))
-    if kept is not None and kept.left_out:
-        text = f"{kept.left_out} more kernels are listed when the program ends"
-        report.add_note(notes.NOT_LISTED, text)
+    report.add_notes(*remarks, *_left_out(log, kept))
     if kept is not None and not kept.listed:
         report.lines, report.files = kept.listing.lines, kept.listing.files
         return report
@@ -166,6 +158,19 @@ def assemble(
     if kept is not None:
         kept.listing.lines, kept.listing.files = report.lines, report.files
     return report
+
+
+def _by_place(
+    ops: OpsRecord, found: Estimate | None, kept: Kept | None
+) -> Mapping[tuple[int, Line], OpSums] | None:
+    """Eager ops by region and line. A snapshot may list them as an earlier one did."""
+    if kept is None:
+        return found.by_place if found else None
+    if kept.listed:
+        kept.listing.take(ops, found)
+    elif found is not None:
+        kept.listing.give(ops)
+    return kept.listing.by_place
 
 
 def _is_listed(graph: ObservedGraph, record: GraphRecord) -> bool:
@@ -209,7 +214,7 @@ def _summary(
         graphs=len(records),
         graph_calls=sum(record.calls for record in records),
         backward_calls=sum(record.backward_calls for record in records),
-        graph_breaks=sum(record.kind != "gave up" for record in breaks),
+        graph_breaks=sum(record.kind != GAVE_UP for record in breaks),
         skipped_functions=sum(len(record.skipped) for record in breaks),
         recompiles=log.recompiles.count,
         graph_ops=sum(record.ops or 0 for record in records),
@@ -286,13 +291,15 @@ def _percent(part: float | None, whole: float | None) -> float | None:
     return None if part is None or not whole else 100 * (part / whole)
 
 
-def _left_out(log: CompileLog) -> list[Note]:
+def _left_out(log: CompileLog, kept: Kept | None) -> list[Note]:
+    kernels = 0 if kept is None else kept.left_out
     return [
         Note(notes.NOT_LISTED, f"{count} {what}")
         for count, what in (
             (log.dropped, "compilations are counted in the totals but not listed"),
             (log.breaks.left_out, "graph breaks of further causes are not listed"),
             (log.recompiles.left_out, "recompilations of further functions are not listed"),
+            (kernels, "more kernels are listed when the program ends"),
         )
         if count
     ]
@@ -318,6 +325,7 @@ def _run(devices: Iterable[str], started: Started, status: str) -> RunSection:
         rank=machine.rank(),
         pid=os.getpid(),
         command=" ".join(sys.argv),
+        program=os.path.basename(sys.argv[0]) if sys.argv else None,
         started=started.date.isoformat(timespec="seconds"),
         wall_s=time.monotonic() - started.clock_s,
         worker=machine.worker(),

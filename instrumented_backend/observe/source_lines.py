@@ -156,11 +156,7 @@ def _add_causes(lines: _Lines, report: Report) -> None:
 
 def _add_kernels(lines: _Lines, report: Report) -> None:
     for number, kernel in enumerate(report.kernels):
-        places = []
-        for source in kernel.source_lines:
-            file, _, line = source.rpartition(":")
-            if file and line.isdigit():
-                places.append(lines.at(file, int(line)))
+        places = [lines.at(file, line) for file, line in kernel.places if line is not None]
         for record in places or [lines.at(None, None)]:
             record.kernels.append(number)
             if kernel.device_time_total_us is not None:

@@ -4,6 +4,11 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.records.notes import RECOMPILE_LIMIT
 
+# Kinds of `BreakRecord`.
+BREAK = "break"  # the function was split there
+SKIPPED = "skipped"  # because of it whole functions ran eagerly
+GAVE_UP = "gave up"  # a function ran eagerly as a whole, for no break
+
 
 @dataclass
 class SkippedRecord:
@@ -40,6 +45,7 @@ class BreakRecord:
     eager_time_us: float | None = None
     code: str | None = None  # of the reason, where it has one (`notes`)
     whose: str | None = None  # "torch" or "package", where the cause is in code of theirs
+    headline: str | None = None  # Dynamo's name for the reason, the same in every run
 
     @property
     def is_recompile_limit(self) -> bool:

@@ -40,6 +40,7 @@ class CompiledRecord:
     reason_code: str | None = None  # of the reason (`notes`)
     reason_file: str | None = None
     reason_line: int | None = None
+    receiver: str | None = None  # "model", where the call is `model.compile()`
 
     @property
     def name(self) -> str:

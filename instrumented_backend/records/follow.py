@@ -114,7 +114,7 @@ class FollowedReport:
 
 
 @dataclass(frozen=True)
-class Change:
+class Update:
     """A new report, and the one of the same process whose place it took."""
 
     of: FollowedReport
@@ -141,7 +141,7 @@ class Follower:
         self.waiting = 0  # files that have changed, and are not read yet
         self.problem: str | None = None  # why no files can be found
 
-    def look(self) -> list[Change]:
+    def look(self) -> list[Update]:
         """Read what has changed, the latest first, for as long as there is patience."""
         begun_s = time.monotonic()
         stamps = self._stamps()
@@ -209,14 +209,14 @@ class Follower:
             elif now_s - known.removed_s > REMOVED_FOR_S:
                 del self._known[path]
 
-    def _read(self, path: Path, stamp: _Stamp) -> list[Change]:
+    def _read(self, path: Path, stamp: _Stamp) -> list[Update]:
         known = self._known.setdefault(path, FollowedReport(path))
         try:
             report = read_live(path)
         except ReportError as error:
             if not os.path.exists(path):
                 return []  # removed since
-            known.stamp, known.problem = stamp, str(error).removeprefix(f"{path}: ")
+            known.stamp, known.problem = stamp, error.problem
             return []
         before = known.report
         if before is not None and not _same_run(before, report):
@@ -228,7 +228,7 @@ class Follower:
         if before is not None:  # it is new since the last look, whatever two machines' clocks say
             known.age_s = min(known.age_s, known.changed_s - self._looked_s)
         _add_moment(known, Moment(known.last_seen_at(), report.summary.graph_calls))
-        return [Change(known, report, before)]
+        return [Update(known, report, before)]
 
 
 def _same_run(one: LiveReport, other: LiveReport) -> bool:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+_OPTIMIZER_STEP = "Optimizer.step#"
+
 
 @dataclass
 class GapLineRecord:
@@ -36,6 +38,14 @@ class GapRecord:
     time_us: float
     eager_time_us: float  # of it, in eager ops; at most all of it
     lines: list[GapLineRecord] = field(default_factory=list)  # of those, the costliest first
+
+    @property
+    def optimizer(self) -> str | None:
+        """``"AdamW"``, of a gap inside its step."""
+        event = self.event or ""
+        if not self.inside or not event.startswith(_OPTIMIZER_STEP):
+            return None
+        return event.removeprefix(_OPTIMIZER_STEP).partition(".")[0]
 
     @property
     def python_us(self) -> float:

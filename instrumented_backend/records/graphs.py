@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from instrumented_backend.records.notes import Noted
+from instrumented_backend.records.places import place
 
 
 @dataclass
@@ -158,6 +159,11 @@ class KernelRecord(Noted):
     library_kernels: dict[str, float] = field(default_factory=dict)  # µs in one extern call
     notes: list[str] = field(default_factory=list)
     note_codes: list[str] = field(default_factory=list)
+
+    @property
+    def places(self) -> list[tuple[str, int | None]]:
+        """The source lines, as file and line."""
+        return [place(text) for text in self.source_lines]
 
     @property
     def moved_gb(self) -> float | None:

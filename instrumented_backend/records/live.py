@@ -38,9 +38,9 @@ def read_live(path: Path) -> LiveReport:
     try:
         text = bounded.read_text(path, MAX_BYTES)
     except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ReportError(f"cannot be read: {error.strerror}", path) from None
     except bounded.NotReadable as error:
-        raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
+        raise ReportError(f"not a report of instrumented-backend: {error}", path) from None
     try:
         # What is not asked for is passed over, and not decoded.
         report = msgspec.json.decode(text, type=LiveReport)
@@ -52,4 +52,4 @@ def read_live(path: Path) -> LiveReport:
     try:
         return decode(text, LiveReport)
     except ReportError as error:
-        raise ReportError(f"{path}: {error}") from None
+        raise ReportError(error.problem, path) from None

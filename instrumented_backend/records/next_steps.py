@@ -20,3 +20,5 @@ class NextStep:
     known: str
     seen_s: float = 0.0
     parts_s: dict[str, float] = field(default_factory=dict)  # what the bound is the sum of
+    file: str | None = None  # of the same place
+    line: int | None = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar
 
-from instrumented_backend.records.causes import BreakRecord, RecompileRecord
+from instrumented_backend.records.causes import GAVE_UP, BreakRecord, RecompileRecord
 from instrumented_backend.records.compilation import (
     CachesSection,
     CacheStates,
@@ -345,7 +345,7 @@ def _lines(
 def _summary(result: Report, before: Report) -> None:
     summary, ops = result.summary, result.ops
     summary.graphs = len(result.graphs)
-    summary.graph_breaks = sum(record.kind != "gave up" for record in result.breaks)
+    summary.graph_breaks = sum(record.kind != GAVE_UP for record in result.breaks)
     summary.skipped_functions = sum(len(record.skipped) for record in result.breaks)
     summary.graph_ops = sum(graph.ops or 0 for graph in result.graphs)
     _subtract(summary, before.summary, "graph_calls", "backward_calls", "recompiles")

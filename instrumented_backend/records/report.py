@@ -47,6 +47,7 @@ class RunSection:
     world_size: int | None = None  # None outside distributed jobs
     restart: int | None = None  # how often the launcher has started the ranks again
     host: str | None = None
+    program: str | None = None  # the script's name
 
 
 @dataclass

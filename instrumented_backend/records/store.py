@@ -13,7 +13,7 @@ from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
 MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of it
-_NAME = re.compile(r"report\.rank(\d+)\.pid(\d+)\.json")
+_NAME = re.compile(r"report\.rank(?P<rank>\d+)\.pid(?P<pid>\d+)\.json")
 
 
 def read_report(path: AnyPath) -> Report:
@@ -22,9 +22,9 @@ def read_report(path: AnyPath) -> Report:
     try:
         return Report.from_json(bounded.decoded(content))
     except bounded.NotReadable as error:
-        raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
+        raise ReportError(f"not a report of instrumented-backend: {error}", path) from None
     except ReportError as error:
-        raise ReportError(f"{path}: {error}") from None
+        raise ReportError(error.problem, path) from None
 
 
 def read_rank(path: AnyPath) -> RankReport:
@@ -33,7 +33,7 @@ def read_rank(path: AnyPath) -> RankReport:
     try:
         return RankReport.from_json(content)
     except ReportError as error:
-        raise ReportError(f"{path}: {error}") from None
+        raise ReportError(error.problem, path) from None
 
 
 def read_runs(folder: AnyPath) -> tuple[list[Run], list[ReportError]]:
@@ -58,9 +58,15 @@ def _content(path: AnyPath) -> bytes:
             return bounded.checked(path.read_bytes(MAX_BYTES + 1), MAX_BYTES)
         return bounded.read_bytes(path, MAX_BYTES)
     except OSError as error:
-        raise ReportError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ReportError(f"cannot be read: {error.strerror}", path) from None
     except bounded.NotReadable as error:
-        raise ReportError(f"{path}: not a report of instrumented-backend: {error}") from None
+        raise ReportError(f"not a report of instrumented-backend: {error}", path) from None
+
+
+def process_of(report: Path) -> int | None:
+    """The number of the process that wrote a report, by the file's name."""
+    match = _NAME.fullmatch(report.name)
+    return int(match["pid"]) if match else None
 
 
 @overload
@@ -72,7 +78,7 @@ def find_reports(folder: AnyPath) -> list[Any]:
     try:
         names = folder.names() if isinstance(folder, RemotePath) else os.listdir(folder)
     except OSError as error:
-        raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
+        raise ReportError(f"cannot be read: {error.strerror}", folder) from None
     found = [
         match
         for name in names

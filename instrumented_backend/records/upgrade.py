@@ -1,21 +1,31 @@
 """What earlier releases wrote otherwise, brought to the form that is read today.
 
-Fields that they did not have need nothing here: their records have defaults. Only codes have to be
-found for texts that were written without one; this is the only place that reads them in a text.
+Fields that they did not have need nothing here: their records have defaults. Only what they wrote
+within a text has to be found: codes, headlines, names, lines. This is the only place that reads
+them there.
 """
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
 from instrumented_backend.records import notes
+from instrumented_backend.records.places import place
 
 Data = dict[str, Any]  # of a file, unchecked
 
 
 def upgrade(report: Data) -> None:
     """Change the data of a report's file in place; what is not as it should be stays for later."""
+    run = report.get("run")
+    if isinstance(run, dict) and "program" not in run and isinstance(run.get("command"), str):
+        run["program"] = os.path.basename(run["command"].partition(" ")[0])
     for item in _objects(report.get("breaks")):
         _break(item)
+    for item in _objects(report.get("next_steps")):
+        where = item.get("where")
+        if "file" not in item and isinstance(where, str):
+            item["file"], item["line"] = place(where)
     compiling = report.get("compile")
     if isinstance(compiling, dict):
         _cudagraphs(compiling.get("cudagraphs"))
@@ -39,6 +49,8 @@ def _break(item: Data) -> None:
         place = {name: item.get(name) for name in ("function", "file", "line")}
         item.update(kind="gave up", skipped=[place])
     reason = item.get("reason")
+    if "headline" not in item and isinstance(reason, str):
+        item["headline"] = reason.partition(": ")[0]
     if "code" not in item and item.get("kind") == "gave up" and isinstance(reason, str):
         item["code"] = notes.RECOMPILE_LIMIT if "recompile limit" in reason else None
 

@@ -4,4 +4,8 @@ SCHEMA_VERSION = 1
 
 
 class ReportError(ValueError):
-    """A file is not a report that we can read; the message is one line."""
+    """A file is not a report that we can read; the message is one line, with the path if given."""
+
+    def __init__(self, problem: str, path: object = None) -> None:
+        super().__init__(problem if path is None else f"{path}: {problem}")
+        self.problem = problem

@@ -123,12 +123,11 @@ def _recompile_blocks(report: Report) -> list[Block]:
 
 
 def _next_block(step: NextStep) -> Block:
-    place = step.where and step.where.rpartition(":")
-    where = f"{short_path(place[0], place[2])}: " if place else ""
+    where = "" if step.file is None else f"{short_path(step.file, step.line)}: "
     parts = [f"{name} {seconds(took)}" for name, took in step.parts_s.items()]
     told = f"{at_most(step)}; {step.known}" if step.known != TRIAL else at_most(step)
     said = f"{told}: {', '.join(parts)}"
-    if len(parts) > 1 or step.seen_s < step.bound_s:
+    if step.seen_s and (len(parts) > 1 or step.seen_s < step.bound_s):
         said += f"; {seconds(step.seen_s)} of it is the cause's own"
     if step.known == TRIAL:
         said += "; only a trial tells how much of it"

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 from xml.etree import ElementTree
 
@@ -21,6 +20,7 @@ from instrumented_backend.views.check import (
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MAX_RESULTS = 20  # of one limit
+Json = dict[str, object]
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -77,7 +77,7 @@ def _xml(text: str) -> str:
 
 def as_sarif(version: str, findings: list[Finding]) -> str:
     """A result for each cause of a limit that was missed, at its line."""
-    rules: dict[str, dict[str, Any]] = {}
+    rules: dict[str, Json] = {}
     results = []
     for finding in findings:
         if finding.status != MISSED:
@@ -111,19 +111,20 @@ def as_sarif(version: str, findings: list[Finding]) -> str:
     return json.dumps(without_surrogates(log), indent=1)
 
 
-def _result(finding: Finding, item: Item | None, index: int) -> dict[str, Any]:
-    result: dict[str, Any] = {
+def _result(finding: Finding, item: Item | None, index: int) -> Json:
+    result: Json = {
         "ruleId": finding.figure,
         "ruleIndex": index,
         "level": "error",
         "message": {"text": message(finding, item)},
     }
     if item is not None and item.file is not None:
-        place: dict[str, Any] = {"artifactLocation": _location(item.file)}
+        place: Json = {"artifactLocation": _location(item.file)}
         if item.line is not None and item.line > 0:
-            place["region"] = {"startLine": item.line}
+            region: Json = {"startLine": item.line}
             if item.source:
-                place["region"]["snippet"] = {"text": item.source}
+                region["snippet"] = {"text": item.source}
+            place["region"] = region
         result["locations"] = [{"physicalLocation": place}]
     if item is not None and item.keys:
         # The same cause in another run, though its line moved.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.gpu import GpuRow
 
 PREFIX = "instrumented/"
 
@@ -32,12 +33,12 @@ def _ledger(row: str) -> Callable[[Report], float | None]:
     return read
 
 
-def _gpu(name: str) -> Callable[[Report], float | None]:
+def _gpu(spent: Callable[[GpuRow], float]) -> Callable[[Report], float | None]:
     """The share of the timelines of all GPUs, in percent."""
 
     def read(report: Report) -> float | None:
         gpus, timeline_s = report.gpu.gpus, report.gpu.timeline_s
-        spent_s = sum(float(getattr(gpu, name)) for gpu in gpus)
+        spent_s = sum(map(spent, gpus))
         return 100 * (spent_s / (timeline_s * len(gpus))) if gpus and timeline_s else None
 
     return read
@@ -105,8 +106,10 @@ METRICS = (
     Metric("eager_ops_pct", "wall time in eager ops", _ledger("eager_ops"), "%"),
     Metric("data_pct", "wall time in waiting for a DataLoader", _ledger("data"), "%"),
     Metric("python_pct", "the rest of the wall time", _ledger("python"), "%"),
-    Metric("gpu_captured_pct", "the GPUs' time in compiled code", _gpu("captured_s"), "%"),
-    Metric("gpu_idle_pct", "the GPUs' time known to be idle", _gpu("idle_s"), "%"),
+    Metric(
+        "gpu_captured_pct", "the GPUs' time in compiled code", _gpu(lambda one: one.captured_s), "%"
+    ),
+    Metric("gpu_idle_pct", "the GPUs' time known to be idle", _gpu(lambda gpu: gpu.idle_s), "%"),
 )
 
 

@@ -7,6 +7,7 @@ itself. It decides what is worth saying, and the order.
 
 from collections.abc import Callable, Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 from instrumented_backend.records import (
     LAUNCH_BOUND,
@@ -38,9 +39,15 @@ _CURABLE = frozenset(
     {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
     | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
 )
-_OPTIMIZER = "Optimizer.step"
 _FUSED = "aten::_fused_"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
+
+
+class Where(NamedTuple):
+    """The program's line that a step is about."""
+
+    file: str
+    line: int | None
 
 
 def next_steps(report: Report) -> list[NextStep]:
@@ -118,7 +125,7 @@ class _Run:
 def _step(
     code: str,
     text: str,
-    where: str | None,
+    where: Where | None,
     known: str,
     seen: dict[str, float],
     besides: dict[str, float] | None = None,
@@ -129,11 +136,15 @@ def _step(
         parts[name] = parts.get(name, 0.0) + took
     parts = {name: took for name, took in parts.items() if took}
     bound_s = sum(parts.values())
-    return NextStep(code, text, where, bound_s, None, known, sum(seen.values()), parts)
+    step = NextStep(code, text, None, bound_s, None, known, sum(seen.values()), parts)
+    if where is not None:
+        step.file, step.line = where.file, where.line
+        step.where = f"{where.file}:{where.line}"
+    return step
 
 
-def _where(file: str | None, line: int | None) -> str | None:
-    return None if file is None else f"{file}:{line}"
+def _where(file: str | None, line: int | None) -> Where | None:
+    return None if file is None else Where(file, line)
 
 
 def _sum_s(microseconds: Iterable[float]) -> float:
@@ -208,19 +219,17 @@ def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
 
 
 def _optimizer(run: _Run) -> list[NextStep]:
-    inside = run.gaps(lambda gap: gap.inside and (gap.event or "").startswith(_OPTIMIZER))
     steps = []
-    by_event: dict[str, list[GapRecord]] = {}
-    for gap in inside:
-        by_event.setdefault(gap.event or "", []).append(gap)
-    for event, gaps in by_event.items():
+    by_optimizer: dict[str, list[GapRecord]] = {}
+    for gap in run.gaps(lambda gap: gap.optimizer is not None):
+        by_optimizer.setdefault(gap.optimizer or "the optimizer", []).append(gap)
+    for kind, gaps in by_optimizer.items():
         run.claim(gaps)
         lines = [line for gap in gaps for line in gap.lines]
         if sum(gap.count for gap in gaps) < OFTEN or any(
             line.op.startswith(_FUSED) for line in lines[:1]
         ):
             continue
-        kind = event.partition("#")[2].partition(".")[0] or "the optimizer"
         step = "torch.compile(optimizer.step), with lr=torch.tensor(...) where a scheduler sets it"
         fused = f"{kind}(..., fused=True), or " if kind in _CAN_BE_FUSED else ""
         text = f"{kind} runs op by op: {fused}{step}"
@@ -235,7 +244,7 @@ def _optimizer(run: _Run) -> list[NextStep]:
 
 def _eager(run: _Run) -> list[NextStep]:
     """Eager ops of the program's loop, by the line that most of a gap's are on."""
-    by_line: dict[str, list[GapRecord]] = {}
+    by_line: dict[Where, list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
         where = _where(gap.lines[0].file, gap.lines[0].line)
         if where is not None:

@@ -81,8 +81,8 @@ def _told(case: list[CompiledRecord]) -> str:
     ):
         told += f", at {short_path(first.reason_file, first.reason_line)}"
     cure = CURES.get(first.reason_code or "")
-    if first.reason_code == notes.TORCHS_FRAMES and first.call.endswith(".compile()"):
-        cure = f"use torch.compile({first.call.removesuffix('.compile()')}), or {cure}"
+    if first.reason_code == notes.TORCHS_FRAMES and first.receiver is not None:
+        cure = f"use torch.compile({first.receiver}), or {cure}"
     return f"{told}; {cure}" if cure else told
 
 

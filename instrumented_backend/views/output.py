@@ -14,6 +14,21 @@ _FORMULAS = ("=", "+", "-", "@", "\t", "\r")  # what a cell begins with that a s
 TableRow = dict[str, Cell]  # its columns by name; what is unknown is None
 
 
+class Place(str):
+    """``"train.py:12"``: a cell as files have it, with the parts that a view shortens or links."""
+
+    file: str
+    line: int | None
+
+    @classmethod
+    def of(cls, file: str | None, line: int | None) -> "Place | None":
+        if file is None:
+            return None
+        place = cls(file if line is None else f"{file}:{line}")
+        place.file, place.line = file, line
+        return place
+
+
 class View(Protocol):
     """What a command shows."""
 

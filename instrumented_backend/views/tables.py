@@ -16,7 +16,7 @@ from instrumented_backend.records.fields import field_values
 from instrumented_backend.views.meanings import meaning
 from instrumented_backend.views.names import Names
 from instrumented_backend.views.next_steps import next_steps
-from instrumented_backend.views.output import Cell, TableRow
+from instrumented_backend.views.output import Cell, Place, TableRow
 from instrumented_backend.views.words import phase
 
 
@@ -35,10 +35,6 @@ class Table:
     only_in_files: frozenset[str] = frozenset()
     least: tuple[str, ...] = ()
     with_units: frozenset[str] = frozenset()
-
-
-def _where(file: str | None, line: int | None) -> str | None:
-    return None if file is None else f"{file}:{line}"
 
 
 def _summary(report: Report) -> list[TableRow]:
@@ -74,7 +70,7 @@ def _next(report: Report) -> list[TableRow]:
             "seen_s": step.seen_s,
             "known": step.known,
             "what": step.text,
-            "where": step.where,
+            "where": Place.of(step.file, step.line),
             "code": step.code,
             "made_of": _flat({name: f"{took:.3f} s" for name, took in step.parts_s.items()}),
         }
@@ -87,7 +83,7 @@ def _compiled(report: Report) -> list[TableRow]:
         {
             "compiled": record.compiled,
             "call": record.call,
-            "where": _where(record.file, record.line),
+            "where": Place.of(record.file, record.line),
             "name": record.name,
             "outcome": record.outcome,
             "calls": record.calls,
@@ -102,7 +98,7 @@ def _compiled(report: Report) -> list[TableRow]:
             "limit_hits": record.limit_hits,
             "first_eager_call": record.first_eager_call,
             "reason": record.reason,
-            "reason_at": _where(record.reason_file, record.reason_line),
+            "reason_at": Place.of(record.reason_file, record.reason_line),
         }
         for record in report.compiled
     ]
@@ -115,7 +111,7 @@ def _graphs(report: Report) -> list[TableRow]:
             "graph": graph.graph,
             "compile_id": graph.compile_id,
             "function": names.function(graph.compiled, graph.function),
-            "where": _where(*names.place(graph.compiled, graph.function, graph.file, graph.line)),
+            "where": Place.of(*names.place(graph.compiled, graph.function, graph.file, graph.line)),
             "direction": graph.direction,
             "ops": graph.ops,
             "calls": graph.calls,
@@ -143,7 +139,7 @@ def _breaks(report: Report) -> list[TableRow]:
         {
             "kind": record.kind,
             "reason": record.reason,
-            "where": _where(record.file, record.line),
+            "where": Place.of(record.file, record.line),
             "function": record.function,
             "source": record.source,
             "times_met": record.count,
@@ -152,7 +148,7 @@ def _breaks(report: Report) -> list[TableRow]:
             "graphs_before": _flat(record.graphs_before),
             "graphs_after": _flat(record.graphs_after),
             "ran_eagerly": _flat([function.function for function in record.skipped]),
-            "called_from": _where(record.called_file, record.called_line),
+            "called_from": Place.of(record.called_file, record.called_line),
             "hint": record.hint,
         }
         for record in report.breaks
@@ -166,7 +162,7 @@ def _recompiles(report: Report) -> list[TableRow]:
         {
             "compile_id": record.compile_id,
             "function": names.function(record.compiled, record.function),
-            "where": _where(
+            "where": Place.of(
                 *names.place(record.compiled, record.function, record.file, record.line)
             ),
             "recompiles": record.count,
@@ -178,7 +174,7 @@ def _recompiles(report: Report) -> list[TableRow]:
             "failures": guard.count if guard else None,
             "decided": guard.decided if guard else None,
             "decided_s": guard.decided_s if guard else None,
-            "used_at": _where(guard.file, guard.line) if guard else None,
+            "used_at": Place.of(guard.file, guard.line) if guard else None,
             "cure": guard.cure if guard else None,
             "reason": (guard and guard.reason) or record.reason,
         }
@@ -196,7 +192,7 @@ def _missing(report: Report) -> list[TableRow]:
     return [
         {
             "op": record.op,
-            "where": _where(record.file, record.line),
+            "where": Place.of(record.file, record.line),
             "function": record.function,
             "count": record.count,
             "count_spread": record.count_spread,
@@ -212,7 +208,7 @@ def _missing(report: Report) -> list[TableRow]:
 def _lines(report: Report) -> list[TableRow]:
     return [
         {
-            "where": _where(record.file, record.line),
+            "where": Place.of(record.file, record.line),
             "function": record.function,
             "captured_ops": record.captured_ops,
             "forward_ops": record.forward_ops,

@@ -11,6 +11,7 @@ from instrumented_backend.records import (
     Report,
     notes,
 )
+from instrumented_backend.records.causes import GAVE_UP
 from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.records.escapes import shown_lines
 from instrumented_backend.units import (
@@ -32,7 +33,7 @@ from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.next_steps import TRIAL, at_most
 from instrumented_backend.views.next_steps import next_steps as next_change
 from instrumented_backend.views.not_compiled import not_compiled
-from instrumented_backend.views.output import Cell, TableRow, terminal_width
+from instrumented_backend.views.output import Cell, Place, TableRow, terminal_width
 from instrumented_backend.views.running import running_lines
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.words import count, phase, short_path, wrap
@@ -209,10 +210,10 @@ def _break_lines(records: list[BreakRecord], width: int) -> list[str]:
     breaks = [
         record
         for record in records
-        if record.file is not None and (record.kind != "gave up" or not record.skipped)
+        if record.file is not None and (record.kind != GAVE_UP or not record.skipped)
     ]
     for record in breaks[:MAX_LINES]:
-        what = "gave up" if record.kind == "gave up" else "graph break"
+        what = "gave up" if record.kind == GAVE_UP else "graph break"
         where = short_path(record.file, record.line)
         inside = f" in {record.function}" if record.function else ""
         lines += wrap(f"{what} at {where}{inside}: {record.reason}", width, max_lines=2)
@@ -225,7 +226,7 @@ def _next_step(report: Report) -> str:
     steps = [step for step in next_change(report) if step.known != TRIAL]
     if steps:
         first, *others = steps
-        where = "" if first.where is None else f"{_short_place(first.where)}: "
+        where = "" if first.file is None else f"{short_path(first.file, first.line)}: "
         more = f"; INSTRUMENTED_TABLES=next has {len(others)} more" if others else ""
         return f"next: {where}{first.text}: {at_most(first)}{more}"
     share = report.summary.pct_time
@@ -271,7 +272,8 @@ def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: in
         columns.append(Column(name, header_text(table, name), cells, are_figures))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""
-    return f"{table.title}\n{text}{more}"
+    title = "\n".join(wrap(table.title, width))
+    return f"{title}\n{text}{more}"
 
 
 def shown_columns(rows: list[dict[str, str]]) -> list[str]:
@@ -284,8 +286,10 @@ def cell_text(table: Table, row: TableRow, column: str) -> str:
     value = row[column]
     if value is None:
         return ""
+    if isinstance(value, Place):
+        return short_path(value.file, value.line) if column == "where" else value
     if isinstance(value, str):
-        return _short_place(value) if column == "where" else value
+        return value
     if column in table.with_units:
         return duration(value)
     if column.endswith("_gb"):
@@ -299,11 +303,6 @@ def cell_text(table: Table, row: TableRow, column: str) -> str:
     counts = isinstance(value, int) and not isinstance(value, bool) and column not in _NUMBERED
     number = whole(int(value)) if counts else str(value)
     return with_spread(number, spread if isinstance(spread, float) else None)
-
-
-def _short_place(where: str) -> str:
-    file, _, line = where.rpartition(":")
-    return short_path(file, line)
 
 
 def header_text(table: Table, column: str) -> str:

@@ -1,8 +1,8 @@
 """What the GPUs of traces did, as text, CSV and JSON."""
 
-import sys
+import re
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -15,24 +15,38 @@ from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.output import to_json
 
 SCHEMA_VERSION = 1
+_ENDING = re.compile(r"(\.pt)?(\.trace)?\.json(\.gz)?$")  # of what profilers write
 TABLES = ("devices", "kernels")
 
-# Shares of the window, with their titles in the text.
-_SHARES = {
-    "busy": "busy",
-    "compute": "compute",
-    "matrix": "matrix",
-    "communication": "comm",
-    "exposed_communication": "exposed",
-    "copy": "copy",
-}
-_CAUSES = {
-    "idle": "idle",
-    "idle_host": "host",
-    "idle_launch": "launch",
-    "idle_kernel_gap": "kernel gap",
-    "idle_unknown": "unknown",
-}
+
+@dataclass(frozen=True)
+class _Share:
+    """A share of the window: its name in files, and above a column."""
+
+    name: str
+    header: str
+    us: Callable[[DeviceTime], float]
+
+    def of(self, trace: TraceTime, device: DeviceTime) -> float | None:
+        return share(self.us(device), trace.window_us)
+
+
+_SHARES = (
+    _Share("busy_share", "busy", lambda device: device.busy_us),
+    _Share("compute_share", "compute", lambda device: device.compute_us),
+    _Share("matrix_share", "matrix", lambda device: device.matrix_us),
+    _Share("communication_share", "comm", lambda device: device.communication_us),
+    _Share("exposed_communication_share", "exposed", lambda one: one.exposed_communication_us),
+    _Share("copy_share", "copy", lambda device: device.copy_us),
+)
+_CAUSES = (
+    _Share("idle_share", "idle", lambda device: device.idle_us),
+    _Share("idle_host_share", "host", lambda device: device.idle_host_us),
+    _Share("idle_launch_share", "launch", lambda device: device.idle_launch_us),
+    _Share("idle_kernel_gap_share", "kernel gap", lambda device: device.idle_kernel_gap_us),
+    _Share("idle_unknown_share", "unknown", lambda device: device.idle_unknown_us),
+)
+_LEAST = ("copy", "exposed", "matrix")  # left out in this order where it is narrow
 _DEVICES_TITLE = (
     "% of the window in which a GPU was busy: computing, of that in matrix work (GEMM,"
     " convolution, attention); communicating, of that exposed, with nothing computing; copying."
@@ -72,8 +86,7 @@ class TracesView:
 
 def _trace_values(trace: TraceTime, top: int) -> dict[str, object]:
     shares: dict[str, object] = {
-        f"{name}_share": _mean(_device_share(trace, device, name) for device in trace.devices)
-        for name in _SHARES
+        each.name: _mean(each.of(trace, device) for device in trace.devices) for each in _SHARES
     }
     devices = [
         {**_device_values(trace, device), "kernels": [asdict(k) for k in device.kernels[:top]]}
@@ -84,9 +97,7 @@ def _trace_values(trace: TraceTime, top: int) -> dict[str, object]:
 
 def _device_values(trace: TraceTime, device: DeviceTime) -> dict[str, object]:
     known = {name: value for name, value in field_values(device).items() if name != "kernels"}
-    shares: dict[str, object] = {
-        f"{name}_share": _device_share(trace, device, name) for name in (*_SHARES, *_CAUSES)
-    }
+    shares: dict[str, object] = {each.name: each.of(trace, device) for each in (*_SHARES, *_CAUSES)}
     return {**known, **shares, "captured_share": device.captured_share}
 
 
@@ -103,8 +114,8 @@ def _device_rows(traces: list[TraceTime]) -> Iterator[dict[str, object]]:
             yield {**head, **_device_values(trace, device), **tail}
         if not trace.devices:
             names = [name for name in field_names(DeviceTime) if name != "kernels"]
-            shares = [f"{name}_share" for name in (*_SHARES, *_CAUSES, "captured")]
-            nothing: dict[str, object] = dict.fromkeys([*names, *shares])
+            shares = [each.name for each in (*_SHARES, *_CAUSES)]
+            nothing: dict[str, object] = dict.fromkeys([*names, *shares, "captured_share"])
             yield {**head, **nothing, **tail}
 
 
@@ -122,10 +133,6 @@ def _kernel_rows(traces: list[TraceTime], top: int) -> Iterator[dict[str, object
                 }
 
 
-def _device_share(trace: TraceTime, device: DeviceTime, name: str) -> float | None:
-    return share(getattr(device, f"{name}_us"), trace.window_us)
-
-
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
@@ -137,9 +144,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
 def _text(traces: list[TraceTime], tables: tuple[str, ...], top: int, width: int) -> str:
     parts = ["\n".join(_head(traces, trace, width) for trace in traces)]
     if "devices" in tables:
-        parts.append(_wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True))
+        parts.append(
+            _wrap(_DEVICES_TITLE, width) + "\n" + _share_table(traces, _SHARES, True, width)
+        )
         if any(trace.devices for trace in traces):
-            parts.append(_wrap(_IDLE_TITLE, width) + "\n" + _share_table(traces, _CAUSES, False))
+            parts.append(
+                _wrap(_IDLE_TITLE, width) + "\n" + _share_table(traces, _CAUSES, False, width)
+            )
     if "kernels" in tables:
         parts += [
             _kernel_table(traces, trace, device, top, width)
@@ -158,7 +169,7 @@ def _head(traces: list[TraceTime], trace: TraceTime, width: int) -> str:
     since = f" from {milliseconds(trace.start_us)}" if trace.start_us else ""
     words.append(f"window {milliseconds(trace.window_us)}{since}")
     notes = [_wrap(f"  note: {note}", width, "    ") for note in trace.notes]
-    return "\n".join([" · ".join(words), *notes])
+    return "\n".join([_wrap(" · ".join(words), width, "  "), *notes])
 
 
 def _are_ranks(traces: list[TraceTime]) -> bool:
@@ -168,7 +179,12 @@ def _are_ranks(traces: list[TraceTime]) -> bool:
 
 
 def _label(traces: list[TraceTime], trace: TraceTime) -> str:
-    return str(trace.rank) if _are_ranks(traces) else _file(traces, trace)
+    if _are_ranks(traces):
+        return str(trace.rank)
+    files = [_file(traces, each) for each in traces]
+    short = [_ENDING.sub("", file) for file in files]
+    names = short if len(set(short)) == len(set(files)) and all(short) else files
+    return names[traces.index(trace)]
 
 
 def _file(traces: list[TraceTime], trace: TraceTime) -> str:
@@ -181,12 +197,14 @@ def _file(traces: list[TraceTime], trace: TraceTime) -> str:
     return shown(trace.file)
 
 
-def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: bool) -> str:
+def _share_table(
+    traces: list[TraceTime], columns: tuple[_Share, ...], captured: bool, width: int
+) -> str:
     rows: list[tuple[str, str, list[float | None]]] = []
     for trace in traces:
         label = _label(traces, trace)
         for device in trace.devices:
-            shares = [_device_share(trace, device, name) for name in columns]
+            shares = [each.of(trace, device) for each in columns]
             if captured:
                 shares.append(device.captured_share)
             rows.append((label, _gpu(trace, device), shares))
@@ -196,9 +214,9 @@ def _share_table(traces: list[TraceTime], columns: dict[str, str], captured: boo
         means = [_mean(shares) for shares in zip(*(row[2] for row in rows), strict=True)]
         rows.append(("mean", "", means))
     label = "rank" if _are_ranks(traces) else "trace"
-    header = [label, "GPU", *columns.values(), *(["captured"] if captured else [])]
+    header = [label, "GPU", *(each.header for each in columns), *(["captured"] if captured else [])]
     cells = [[label, gpu, *map(share_cell, shares)] for label, gpu, shares in rows]
-    return _table(header, cells, {label}, None)
+    return _table(header, cells, {label}, width, is_one_line=False)
 
 
 def _kernel_table(
@@ -223,18 +241,22 @@ def _kernel_table(
         ]
         for kernel in shown
     ]
-    return f"{title}\n{_table(header, cells, {'kind', 'kernel'}, width)}"
+    return f"{title}\n{_table(header, cells, {'kind', 'kernel'}, width, is_one_line=True)}"
 
 
 def _table(
-    header: list[str], cells: list[list[str]], words: Collection[str], width: int | None
+    header: list[str],
+    cells: list[list[str]],
+    words: Collection[str],
+    width: int,
+    is_one_line: bool,
 ) -> str:
-    """``words`` are the columns with words in them; without ``width``, as wide as it gets."""
+    """``words`` are the columns with words in them."""
     columns = [
-        Column(name, name, list(column), name not in words, is_one_line=True)
+        Column(name, name, list(column), name not in words, is_one_line)
         for name, column in zip(header, zip(*cells, strict=True), strict=True)
     ]
-    return draw(columns, sys.maxsize if width is None else width)
+    return draw(columns, width, _LEAST)
 
 
 def _wrap(text: str, width: int, indent: str = "") -> str:

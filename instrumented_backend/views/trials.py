@@ -2,11 +2,11 @@
 
 import dataclasses
 
-from instrumented_backend.records.trials import Agreement, Bound, SpeedUp, Trial, TrialRun
+from instrumented_backend.records.trials import Agreement, Bound, Trial, TrialRun
 from instrumented_backend.units import duration, elapsed, figure, seconds, size
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.next_steps import TRIAL
-from instrumented_backend.views.output import Cell, TableRow, to_json
+from instrumented_backend.views.output import TableRow, to_json
 from instrumented_backend.views.words import count, wrap
 
 _NOT_IN_TABLE = ("failed", "not applicable", "not tried")
@@ -142,11 +142,6 @@ def _below(run: TrialRun) -> list[str]:
     return [*lines, *run.notes]
 
 
-def _of(record: Bound | SpeedUp | Agreement | None, name: str) -> Cell:
-    found: Cell = None if record is None else getattr(record, name)
-    return found
-
-
 def _cost(trial: Trial) -> str:
     """What a narrow table has no room for."""
     parts = [trial.line]
@@ -168,21 +163,21 @@ def trial_row(trial: Trial) -> TableRow:
         "verdict": trial.verdict,
         "reason": trial.reason,
         "line": trial.line,
-        "bound_code": _of(bound, "code"),
-        "bound_s": _of(bound, "bound_s"),
-        "bound_pct": _of(bound, "bound_pct"),
-        "bound_known": _of(bound, "known"),
+        "bound_code": bound.code if bound else None,
+        "bound_s": bound.bound_s if bound else None,
+        "bound_pct": bound.bound_pct if bound else None,
+        "bound_known": bound.known if bound else None,
         "gain_s": trial.gain_s,
         "gain_pct": trial.gain_pct,
-        "speed_up": _of(found, "ratio"),
-        "speed_up_low": _of(found, "low"),
-        "speed_up_high": _of(found, "high"),
-        "pairs": _of(found, "pairs"),
+        "speed_up": found.ratio if found else None,
+        "speed_up_low": found.low if found else None,
+        "speed_up_high": found.high if found else None,
+        "pairs": found.pairs if found else None,
         "step_s": trial.step_s,
         "compile_s": trial.compile_s,
         "paid_back_after_steps": trial.paid_back_after_steps,
         "peak_memory_bytes": trial.peak_memory_bytes,
-        "prints": _of(prints, "kind"),
-        "prints_largest_difference": _of(prints, "largest"),
+        "prints": prints.kind if prints else None,
+        "prints_largest_difference": prints.largest if prints else None,
         "notes": "; ".join(trial.notes) or None,
     }

@@ -8,7 +8,7 @@ import pytest
 from programs import Finished, RunProgram
 
 from instrumented_backend.observe.compile.breaks import MAX_BREAKS, BreakLog
-from instrumented_backend.observe.messages.reasons import BreakReason, Frame
+from instrumented_backend.observe.messages.reasons import BreakReason, Frame, read_reason
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import OpSums
 from instrumented_backend.observe.ops.lines import Line
@@ -224,6 +224,7 @@ def _check_fifteen_causes(done: Finished, program: str) -> None:
         if where is not None:
             assert [line for _, line in skipped] == [where[1]], name
         assert found["reason"] and "0x" not in found["reason"]
+        assert found["headline"] and found["reason"].startswith(found["headline"])
     assert report["summary"]["graph_breaks"] == 16
 
     by_name = {name: breaks[place] for name, place in expected.items()}
@@ -289,7 +290,7 @@ def test_what_raises_is_not_said_to_run_eagerly(run_forked: RunProgram) -> None:
 
 def reason(line: int, text: str = "Broken") -> BreakReason:
     frame = Frame("/me/model.py", line, "f", "broken()")
-    return BreakReason(text, "mend it", frame, stack=[frame])
+    return BreakReason(read_reason(text), "mend it", frame, stack=[frame])
 
 
 def test_what_raised_did_not_run_eagerly() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs, skip_reason
+from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
+from instrumented_backend.observe.messages.skips import skip_reason
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import cudagraphs
 

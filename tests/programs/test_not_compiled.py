@@ -153,7 +153,7 @@ def test_a_way_to_compile_nothing(way: str, run_forked: RunProgram) -> None:
     done = run_forked(program)
     said = check(done, program, outcome=outcome, calls=calls, code=code)
     record = only(done)
-    assert record["call"] == call
+    assert (record["call"], record["receiver"]) == (call, None)
     assert record["eager_calls"] == (0 if outcome == "raised" else calls)
     if "# cause" in program:
         assert record["reason_line"] == line_of(program, "cause")
@@ -170,6 +170,7 @@ def test_a_sequential_compiled_in_place(run_forked: RunProgram) -> None:
     done = run_forked(program)
     record = only(done)
     assert record["call"] == "model.compile()" and record["target"] == "Sequential"
+    assert record["receiver"] == "model"
     assert record["calls"] == 5
     if record["graphs"]:
         assert Version("2.14") <= TORCH and record["outcome"] == "compiled"

@@ -5,6 +5,7 @@ process's id, and its exit code as ``subprocess`` has it. The forked process goe
 interpreter of its own: the program ends as any other, through threads, ``atexit`` and all.
 """
 
+import atexit
 import gc
 import itertools
 import json
@@ -17,6 +18,7 @@ import threading
 import torch
 import torch._dynamo
 import torch._inductor.config
+from packaging.version import Version
 
 
 def warm_up() -> None:
@@ -69,6 +71,10 @@ def become(request: dict[str, str]) -> None:
     config.enabled_metric_tables = env.get("TORCHINDUCTOR_ENABLED_METRIC_TABLES", "")
     config.force_disable_caches = env.get("TORCHINDUCTOR_FORCE_DISABLE_CACHES") == "1"
     os.chdir(request["cwd"])
+    triton = sys.modules.get("triton")
+    if triton is not None and Version("3.9") <= Version(triton.__version__):
+        # It says on stderr what of it is left when Python ends, and what is frozen is not freed.
+        atexit.register(gc.unfreeze)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     sys.argv[:] = [request["script"]]
 

@@ -55,7 +55,8 @@ def graph_break(line: int = 14, function: str = "f", **more) -> BreakRecord:
         "eager_time_us": 20.0,
         **more,
     }
-    return BreakRecord(file=FILE, line=line, function=function, **more)
+    headline = more["reason"].partition(": ")[0]
+    return BreakRecord(file=FILE, line=line, function=function, **{"headline": headline, **more})
 
 
 def skipped(function: str = "loop", line: int = 20) -> BreakRecord:
@@ -82,6 +83,7 @@ def report(
     status: str = "exact",
     spread: float = 0.0,
     command: str = "train.py --epochs 1",
+    program: str | None = None,
     torch: str = "2.15.0",
     rank: int = 0,
     warm: bool = False,
@@ -101,7 +103,12 @@ def report(
             one.cache = "hit"
     states = [one.cache for one in graphs]
     return Report(
-        run=RunSection(torch, "cpu", rank, 17 + rank, command=command, wall_s=10.0),
+        run=RunSection(
+            *(torch, "cpu", rank, 17 + rank),
+            command=command,
+            program=program or command.partition(" ")[0],
+            wall_s=10.0,
+        ),
         summary=SummarySection(
             graphs=len(graphs),
             graph_calls=sum(one.calls for one in graphs),

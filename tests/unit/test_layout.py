@@ -8,6 +8,7 @@ from paths import BENCHMARKS, DATA, REPOSITORY, TESTS
 
 PACKAGE = REPOSITORY / "instrumented_backend"
 MAX_LINES = 450
+OF_EARLIER_RELEASES = ("records/upgrade.py", "compare/baseline.py")  # who read what these wrote
 
 # Who may import whom: folders of the package and modules beside them. "dropins.metrics" is
 # that module alone. Within a folder, modules import each other as they like, but never in a circle.
@@ -186,6 +187,41 @@ def test_no_module_is_too_long() -> None:
 # --- The checks themselves ----------------------------------------------------------------------
 
 
+def reads_prose(source: str) -> list[int]:
+    """Lines that look for words in a text: for two of them, or for one and what parts it."""
+    methods = {"partition", "rpartition", "split", "rsplit", "find", "rfind", "index", "rindex"}
+    return sorted(
+        call.lineno
+        for call in ast.walk(ast.parse(source))
+        if isinstance(call, ast.Call)
+        and isinstance(call.func, ast.Attribute)
+        and call.func.attr in methods
+        and call.args
+        and isinstance(words := call.args[0], ast.Constant)
+        and isinstance(words.value, str)
+        and " " in words.value
+        and words.value.strip()
+    )
+
+
+def test_prose_is_read_where_torchs_words_are_and_nowhere_else() -> None:
+    """In records there are fields and codes for what code has to know."""
+    folders = ("records", "compare", "views", "commands", "trials", "integrations", "observe")
+    found = {}
+    for path in (path for folder in folders for path in (PACKAGE / folder).rglob("*.py")):
+        name = path.relative_to(PACKAGE).as_posix()
+        if name.startswith("observe/messages/") or name in OF_EARLIER_RELEASES:
+            continue
+        if lines := reads_prose(path.read_text()):
+            found[name] = lines
+    assert found == {}
+
+
+def test_what_reads_prose_is_found() -> None:
+    assert reads_prose('reason.partition(": ")[0]\nline.split(" at ")\n') == [1, 2]
+    assert reads_prose('path.rpartition(".")\ncommand.split(" ")\nitems.index(2)\n') == []
+
+
 def test_every_kind_of_import_is_seen() -> None:
     modules = {
         "__init__": "__version__ = '1'",
@@ -229,3 +265,8 @@ def test_what_climbs_is_found() -> None:
 
 def test_long_modules_are_found() -> None:
     assert long_modules({"long.py": 451, "short.py": 450}) == ["long.py: 451 lines"]
+
+
+def test_views_draw_records_and_no_dictionaries_of_anything() -> None:
+    for path in (PACKAGE / "views").rglob("*.py"):
+        assert "dict[str, Any]" not in path.read_text(), path

@@ -1,31 +1,29 @@
 """Every cause that kept code out of the graphs, once each: graph breaks and skipped functions."""
 
 import copy
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from instrumented_backend.observe.messages.reasons import (
     BreakReason,
+    Reason,
     first_hint,
-    last_sentence,
-    resumed,
-    sentence,
+    read_last_reason,
+    read_reason,
 )
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import OpSums
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.records import BreakRecord, GraphRecord, SkippedRecord, notes
+from instrumented_backend.records.causes import BREAK, GAVE_UP, SKIPPED
+from instrumented_backend.records.functions import resumed
 
 MAX_BREAKS = 1_000
 MAX_LISTED = 100  # graphs and functions of one break
-_DISABLED = re.compile(
-    r"^Skip (?:calling|inlining) function `?<function (?P<name>.+?)>`? since it was wrapped"
-)
 # What Dynamo refuses before it begins to compile, in no event; most else in its counter of what it
 # does not support it has met and got over.
 _REFUSED_UNSEEN = "Attempt to trace generator"
-_LIMIT = "Dynamo recompile limit exceeded"
+_AT_LIMIT = "the table recompiles says which guards failed and what helps"
 
 Site = tuple[str, str, int]  # file, function and line in a compiled function at which it was split
 
@@ -33,6 +31,7 @@ Site = tuple[str, str, int]  # file, function and line in a compiled function at
 @dataclass
 class _Cause:
     record: BreakRecord
+    reason: Reason
     sites: set[Site] = field(default_factory=set)
 
 
@@ -133,37 +132,38 @@ class BreakLog:
             cause, found = list(compilation.met.values())[-1]
             if raises:
                 return
-            why = last_sentence(message)
+            why = read_last_reason(message)
             if why != found.reason:
-                skipped.reason = why
-            cause.record.kind = "skipped"
+                skipped.reason = why.text
+            cause.record.kind = SKIPPED
         else:
-            reason = sentence(message)
+            reason = read_reason(message)
             place = users_place if users_place[0] else (file, line)
             new = self._cause(reason, *place)
             if new is None:
                 return
             cause = new
             cause.record.count += 1
-            if cause.record.kind == "break":
-                cause.record.kind = "gave up"
+            if cause.record.kind == BREAK:
+                cause.record.kind = GAVE_UP
                 cause.record.function = skipped.function
-                cause.record.hint = _hint(message)
-                # Torch's words, of its limit for one function and of that for all together.
-                if "recompile limit" in reason:
+                cause.record.hint = first_hint(message)
+                if reason.is_recompile_limit:
                     cause.record.code = notes.RECOMPILE_LIMIT
+                    cause.record.hint = _AT_LIMIT
         listed = cause.record.skipped
         if not raises and len(listed) < MAX_LISTED and skipped not in listed:
             listed.append(skipped)
 
-    def _cause(self, reason: str, file: str | None, line: int | None) -> _Cause | None:
-        key = reason, file, line
+    def _cause(self, reason: Reason, file: str | None, line: int | None) -> _Cause | None:
+        key = reason.text, file, line
         cause = self._causes.get(key)
         if cause is None:
             if len(self._causes) >= MAX_BREAKS:
                 self.left_out += 1
                 return None
-            cause = self._causes[key] = _Cause(BreakRecord("break", reason, file, line, None))
+            record = BreakRecord(BREAK, reason.text, file, line, None, headline=reason.headline)
+            cause = self._causes[key] = _Cause(record, reason)
         return cause
 
     def records(
@@ -178,12 +178,15 @@ class BreakLog:
         causes = list(self._causes.values())
         graphs = list(graphs)
         records = []
+        disabled: dict[int, str] = {}
         for cause in causes:
             record = copy.deepcopy(cause.record)
             record.graphs_after = _after(cause.sites, graphs)
             records.append(record)
+            if (name := cause.reason.disabled_function) is not None:
+                disabled[id(record)] = name
         if seen is not None:
-            _add_costs(records, graphs, seen)
+            _add_costs(records, graphs, seen, disabled)
         return sorted(records, key=_costliest_first)
 
     def unplaced(self, unsupported: Mapping[str, int]) -> list[BreakRecord]:
@@ -193,21 +196,16 @@ class BreakLog:
         known |= {function.reason or "" for function in skipped}
         records = []
         for message, count in unsupported.items():
-            reason = sentence(message)
-            if reason.startswith(_REFUSED_UNSEEN) and reason not in known:
-                hint = first_hint(message)
-                records.append(BreakRecord("gave up", reason, None, None, None, count, hint=hint))
+            reason = read_reason(message)
+            if reason.headline == _REFUSED_UNSEEN and reason.text not in known:
+                record = BreakRecord(GAVE_UP, reason.text, None, None, None, count)
+                record.headline, record.hint = reason.headline, first_hint(message)
+                records.append(record)
         return records
 
 
 def _costliest_first(record: BreakRecord) -> tuple[float, bool, int]:
-    return -(record.eager_time_us or 0.0), record.kind == "break", -record.count
-
-
-def _hint(message: str) -> str | None:
-    if message.startswith(_LIMIT):
-        return "the table recompiles says which guards failed and what helps"
-    return first_hint(message)
+    return -(record.eager_time_us or 0.0), record.kind == BREAK, -record.count
 
 
 def _site(found: BreakReason, function: str | None, file: str | None) -> Site | None:
@@ -238,6 +236,7 @@ def _add_costs(
     records: list[BreakRecord],
     graphs: list[GraphRecord],
     seen: Mapping[tuple[int, Line], OpSums],
+    disabled: Mapping[int, str],
 ) -> None:
     """Book eager ops on what they ran for; each op once.
 
@@ -245,6 +244,7 @@ def _add_costs(
     up to the next region, ran because of the break, if the rest of the function has a graph that
     was called: else what the program does afterwards would be counted, and only the break's own
     line and the function that it refused to enter are. So they are where no graph came before.
+    ``disabled`` has that function by the record's identity.
     """
     skipped = {
         (function.file, function.line): record
@@ -255,11 +255,10 @@ def _add_costs(
     before = {
         region_key(number, False): record for record in records for number in record.graphs_before
     }
-    refused = {id(record): _refused(record) for record in records}
     first = [record for record in records if not record.graphs_before]
     at_line: dict[tuple[str | None, int | None], BreakRecord]
     at_line = {(record.file, record.line): record for record in first if record.file}
-    entered = {name: record for record in first if (name := refused[id(record)]) is not None}
+    entered = {name: record for record in first if (name := disabled.get(id(record))) is not None}
     costs = {id(record): OpSums() for record in records}
     for (key, line), sums in seen.items():
         record = skipped.get((line.file, line.first_line))
@@ -267,7 +266,7 @@ def _add_costs(
             record = before.get(key)
             if record is not None and not (
                 (line.file, line.line) == (record.file, record.line)
-                or (line.function is not None and line.function == refused[id(record)])
+                or (line.function is not None and line.function == disabled.get(id(record)))
                 or called.intersection(record.graphs_after)
             ):
                 record = None
@@ -283,13 +282,3 @@ def _add_costs(
 
 def function_list(record: BreakRecord) -> list[SkippedRecord]:
     return [function for function in record.skipped if function.file and function.line]
-
-
-def is_of_disabled(reason: str) -> bool:
-    """Did it break at a function that is under ``torch.compiler.disable``?"""
-    return _DISABLED.match(reason.partition(": ")[2]) is not None
-
-
-def _refused(record: BreakRecord) -> str | None:
-    match = _DISABLED.match(record.reason.partition(": ")[2])
-    return match["name"] if match else None

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from instrumented_backend.observe.messages.cache_keys import Components, key_of
 from instrumented_backend.records import (
     Autotuning,
     CacheLookups,
@@ -18,8 +19,6 @@ from instrumented_backend.torch_compat import inductor
 MAX_KEYS = 8
 MAX_DIFFERENCES = 5
 MAX_ENTRIES = 2_000
-
-Components = dict[str, int]  # component → a hash of its value
 
 
 class CacheLog:
@@ -93,15 +92,6 @@ class CacheLog:
     def bytes_on_disk(self) -> int:
         """Of the entries that were looked up and are there."""
         return sum(inductor.cache_entry_bytes(*entry) for entry in list(self._entries))
-
-
-def key_of(components: list[str]) -> Components:
-    """``"[4paxn...] example_inputs[0]: TensorMetadata(...)"`` → its name and hash."""
-    key = {}
-    for component in components:
-        digest, _, rest = component.partition("] ")
-        key[rest.partition(":")[0]] = hash(digest)
-    return key
 
 
 def differences(one: Components, other: Components) -> list[str]:

@@ -13,7 +13,7 @@ import torch
 
 from instrumented_backend.observe.compile.model_path import contains, model_path
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.messages.call_site import CallSite, call_site
+from instrumented_backend.observe.messages.call_site import CallSite, call_site, callers
 from instrumented_backend.observe.messages.user_code import is_internal
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import notes
@@ -75,10 +75,16 @@ class Compiled:
     """One ``torch.compile`` while the program runs."""
 
     def __init__(
-        self, number: int, site: CallSite | None, target: Target, calls: torch_compiled.Calls
+        self,
+        number: int,
+        site: CallSite | None,
+        target: Target,
+        calls: torch_compiled.Calls,
+        by_method: bool = False,
     ) -> None:
         self.number = number
         self.site = site
+        self.by_method = by_method  # `model.compile()`
         self.target = target
         self._calls = calls
         self.graphs = 0
@@ -175,6 +181,7 @@ class CompiledLog(Observer):
                 call_site(frame),
                 _target(function, frame),
                 torch_compiled.Calls(context),
+                _is_by_method(frame),
             )
             with self._lock:
                 # One of the same id is gone: its torch.compile cannot be called any more.
@@ -292,6 +299,13 @@ def _target(function: Any, frame: Any) -> Target:
     )
     target.find_path(frame)
     return target
+
+
+def _is_by_method(frame: Any) -> bool:
+    """Did the program call a module's own ``compile``?"""
+    method = torch.nn.Module.compile.__code__
+    torchs = itertools.takewhile(lambda one: is_internal(one.f_code.co_filename), callers(frame))
+    return any(one.f_code is method for one in torchs)
 
 
 def _of_class(kind: type, name: str) -> Any:

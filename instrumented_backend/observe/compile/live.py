@@ -9,9 +9,10 @@ from typing import Any
 
 from instrumented_backend.observe.compile.compiled import Function
 from instrumented_backend.observe.messages.guards import FailedGuard
-from instrumented_backend.observe.messages.reasons import BreakReason, resumed
+from instrumented_backend.observe.messages.reasons import BreakReason
 from instrumented_backend.records import CompileRecord, Compiling
 from instrumented_backend.records.compilation import longest_first
+from instrumented_backend.records.functions import resumed
 
 log = logging.getLogger("instrumented_backend")
 
@@ -100,7 +101,7 @@ class LiveLog:
             frame = found.frame
             at = "" if frame is None else f" at {_at(frame.file, frame.line)}"
             inside = f" in {frame.function}" if frame is not None and frame.function else ""
-            log.info("graph break%s%s: %s", at, inside, found.reason)
+            log.info("graph break%s%s: %s", at, inside, found.reason.text)
 
     def looked_up(self, name: str, compile_id: str) -> None:
         """``"fx_graph_cache_miss"``: a look-up in one of the caches."""

@@ -11,6 +11,14 @@ from typing import Any
 from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.compile.caches import CacheLog
 from instrumented_backend.observe.compile.compiled import CompiledLog, Function
+from instrumented_backend.observe.compile.endings import (
+    Failure,
+    compiled_function,
+    failure_of,
+    is_refusal,
+    outcome_of,
+    raises_at_limit,
+)
 from instrumented_backend.observe.compile.live import LiveLog
 from instrumented_backend.observe.compile.outcomes import cause_of
 from instrumented_backend.observe.compile.phases import PhaseClock, Span
@@ -24,10 +32,10 @@ from instrumented_backend.observe.compile.totals import Totals, is_first, second
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.messages.guards import FailedGuard, failed_guard
-from instrumented_backend.observe.messages.reasons import break_reason, is_repetition, resumed
-from instrumented_backend.observe.messages.user_code import is_internal
+from instrumented_backend.observe.messages.reasons import break_reason, is_repetition
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import CompileRecord, notes
+from instrumented_backend.records.functions import resumed
 from instrumented_backend.torch_compat import dynamo, trace_log
 
 # Of all that torch reports, only these are asked for; but where somebody else listens too
@@ -43,8 +51,6 @@ ARTIFACTS = frozenset(
     }
 )
 MAX_COMPILATIONS = 10_000
-_LIMIT = "Dynamo recompile limit exceeded"
-_LIMIT_IN_FULLGRAPH = "FailOnRecompileLimitHit"
 
 
 class CompileLog(logging.Handler, Observer):
@@ -184,48 +190,28 @@ class CompileLog(logging.Handler, Observer):
         under_way = dynamo.compilation_under_way()
         if under_way.others and not graphs:
             return
-        function, file, line = (
-            metrics.get(name) for name in ("co_name", "co_filename", "co_firstlineno")
-        )
-        code = under_way.code
-        if function is None and code is not None:
-            function, file, line = code.co_name, code.co_filename, code.co_firstlineno
-        if metrics.get("has_guarded_code"):
-            outcome = "compiled"
-        elif metrics.get("fail_type") in (None, "Unsupported", "SkipFrame") and (
-            not under_way.raises
-        ):
-            outcome = "skipped"
-        else:
-            outcome = "failed"
+        outcome = outcome_of(metrics, under_way)
         self.live.outcome(outcome)
         graphs = _kept(graphs, outcome)
-        place: Function = under_way.wrapped or (function, file, line)
+        own = compiled_function(metrics, under_way)
+        place: Function = under_way.wrapped or own
         for graph in graphs:
             graph.record.function = place[0] or graph.record.function
             graph.record.file = place[1] or graph.record.file
             graph.record.line = place[2] or graph.record.line
             graph.kept = None
-        message = metrics.get("fail_reason")
-        if metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH:
-            message = f"{_LIMIT} with fullgraph=True"
-        raises = outcome == "failed" and not dynamo.suppresses_errors()
-        at = metrics.get("fail_user_frame_filename"), metrics.get("fail_user_frame_lineno")
-        if at[0] is not None and is_internal(at[0]):
-            at = None, None
         first = self._compiled_functions.is_first(under_way)
+        failure = None if outcome == "compiled" else failure_of(metrics, outcome)
         with self._failures.guard("torch.compile"):
             if graphs:
                 self._compiled_functions.compiled(under_way, len(graphs))
             else:
-                met = self.breaks.last_met(compile_id)
-                cause = cause_of(place, met, message, at, _is_refusal(metrics))
-                self._compiled_functions.not_compiled(under_way, cause, raises)
-        if outcome == "compiled":
+                self._not_compiled(compile_id, under_way, place, failure or Failure())
+        if failure is None:
             numbers = [graph.record.graph for graph in graphs]
-            self.breaks.compiled(compile_id, function, file, numbers)
-        elif message:
-            self.breaks.gave_up(compile_id, message, *place, at, raises)
+            self.breaks.compiled(compile_id, own[0], own[1], numbers)
+        elif failure.message:
+            self.breaks.gave_up(compile_id, failure.message, *place, failure.at, failure.raises)
         else:
             self.breaks.ended(compile_id)
         guards: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
@@ -249,6 +235,17 @@ class CompileLog(logging.Handler, Observer):
 
         self._finish(record, finished, first)
 
+    def _not_compiled(
+        self,
+        compile_id: str,
+        under_way: dynamo.CompilationUnderWay,
+        place: Function,
+        failure: Failure,
+    ) -> None:
+        met = self.breaks.last_met(compile_id)
+        cause = cause_of(place, met, failure.message, failure.at, failure.refused)
+        self._compiled_functions.not_compiled(under_way, cause, failure.raises)
+
     def _recompilation(
         self,
         metrics: dict[str, Any],
@@ -263,11 +260,11 @@ class CompileLog(logging.Handler, Observer):
             return None
         known: list[FailedGuard] | None = getattr(self._thread, "failed_guards", None)
         self._thread.failed_guards = None
-        if first and not _is_refusal(metrics):
+        if first and not is_refusal(metrics):
             return None
         guards = known or [failed_guard(reason, None)]
-        refused = _is_refusal(metrics)
-        raised = refused and metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH
+        refused = is_refusal(metrics)
+        raised = raises_at_limit(metrics)
         recompilation = self.recompiles.add(
             compile_id,
             place,
@@ -416,9 +413,3 @@ def _failed_guards(payload: str) -> list[FailedGuard]:
     scope = None if frame is None else (dict(frame.f_locals), frame.f_globals)
     is_resumed = frame is not None and resumed(frame.f_code.co_name)[1] is not None
     return [failed_guard(reason, scope, is_resumed) for reason in reasons]
-
-
-def _is_refusal(metrics: dict[str, Any]) -> bool:
-    """Was it not compiled because it had been compiled too often?"""
-    limit = str(metrics.get("fail_reason")).startswith(_LIMIT)
-    return limit or metrics.get("fail_type") == _LIMIT_IN_FULLGRAPH

@@ -6,9 +6,8 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from instrumented_backend.observe.compile.breaks import is_of_disabled
 from instrumented_backend.observe.compile.compiled import Cause, Compiled, Function
-from instrumented_backend.observe.messages.reasons import BreakReason, last_sentence, sentence
+from instrumented_backend.observe.messages.reasons import BreakReason, read_last_reason, read_reason
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal
 from instrumented_backend.records import CompiledRecord, GraphRecord, notes
 from instrumented_backend.records.compiled import (
@@ -38,19 +37,20 @@ def cause_of(
     ``met`` is the break that it ran into last, ``message`` Dynamo's, of the line ``at``.
     """
     if refused:
-        reason = sentence(message or "").partition(": ")[0]
+        reason = read_reason(message or "").headline
         return Cause(notes.RECOMPILE_LIMIT, reason, function, *function[1:])
     if met is not None:
-        code = notes.DISABLED if is_of_disabled(met.reason) else notes.GRAPH_BREAK
-        reason = met.reason
-        why = last_sentence(message) if message else reason
-        if why != reason:
-            reason = f"{reason.rstrip('.')}; {why.partition(': ')[0]}"
+        is_disabled = met.reason.disabled_function is not None
+        code = notes.DISABLED if is_disabled else notes.GRAPH_BREAK
+        reason = met.reason.text
+        why = read_last_reason(message) if message else met.reason
+        if why != met.reason:
+            reason = f"{reason.rstrip('.')}; {why.headline}"
         place = (met.frame.file, met.frame.line) if met.frame else function[1:]
         return Cause(code, reason, function, *place)
     if message:
         place = at if at[0] else function[1:]
-        return Cause(notes.NOT_COMPILABLE, sentence(message), function, *place)
+        return Cause(notes.NOT_COMPILABLE, read_reason(message).text, function, *place)
     reason = "Dynamo found no tensor operation in it"
     return Cause(notes.NOTHING_TO_COMPILE, reason, function, *function[1:])
 
@@ -121,6 +121,7 @@ def _record(one: Compiled, calls: int, graphs: list[GraphRecord]) -> CompiledRec
         captured_ops=_ops(graphs),
         limit_hits=one.limit_hits,
         first_eager_call=one.first_eager_call,
+        receiver=site.receiver() if site is not None and one.by_method else None,
     )
 
 

@@ -8,19 +8,17 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs.calls import CallCounter
-from instrumented_backend.observe.messages.reasons import frames, users_frame
+from instrumented_backend.observe.messages.skips import skip_reason
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import CudaGraphRecord, CudaGraphsSection, Note, notes
 from instrumented_backend.torch_compat import cudagraphs
 
 MAX_REASONS = 100
-MAX_LENGTH = 300
 
 GraphSide = tuple[str, str]  # compile id, direction
 
 _SKIPPED = re.compile(r"(skipping|disabling) cudagraph")
 
-_MUTATED_INPUTS = "mutated inputs"  # torch's own words, in its reason to skip a graph
 _NEW_SIZES = Note(notes.NEW_SIZES, "new sizes")
 _OTHER_GRAPH = Note(notes.OTHER_GRAPH_BEFORE, "another graph ran before it")
 _WHY_AGAIN = {
@@ -128,15 +126,3 @@ class CudaGraphs(logging.Handler, Observer):
 
 def _by_text(counts: Counter[Note]) -> dict[str, int]:
     return {why.text: count for why, count in counts.items()}
-
-
-def skip_reason(message: str) -> Note:
-    """``"skipping cudagraphs due to mutated inputs (1 instances). Found from : ..."``: the reason
-    and the user's line."""
-    head, _, stack = message.partition("Found from")
-    reason = head.strip().rstrip(".").partition(" due to ")[2] or head.strip()
-    code = notes.MUTATED_INPUTS if _MUTATED_INPUTS in reason else notes.OTHER
-    frame = users_frame(frames(stack.replace("\n   File", "\n  File")))
-    if frame is not None:
-        reason += f" at {frame.file}:{frame.line}"
-    return Note(code, reason[:MAX_LENGTH])

@@ -8,7 +8,7 @@ from instrumented_backend.observe.code.generated import GeneratedCode
 from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.graphs.counters import METRICS_GROUP, Counts, add
 from instrumented_backend.observe.graphs.node_lines import NodeLines
-from instrumented_backend.observe.messages.reasons import sentence
+from instrumented_backend.observe.messages.reasons import read_reason
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.meter import OpMeter
@@ -79,7 +79,7 @@ class ObservedGraph:
             frame = reason.user_stack[0]
             record.function, record.file, record.line = frame.name, frame.filename, frame.lineno
         if reason is not None and reason.graph_break:
-            record.ended_by = sentence(str(reason.reason))
+            record.ended_by = read_reason(str(reason.reason)).text
         self.node_lines = NodeLines(gm)
 
     def reset(self) -> None:

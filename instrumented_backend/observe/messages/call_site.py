@@ -30,10 +30,18 @@ class CallSite:
 
         None where the source can't be read, or not on this thread; keyword arguments are left out.
         """
-        return self._text() if may_parse() else None
+        call = self._call() if may_parse() else None
+        return None if call is None else _words(call)
+
+    def receiver(self) -> str | None:
+        """``model`` of ``model.compile()``; None like the text."""
+        call = self._call() if may_parse() else None
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            return _short(call.func.value)
+        return None
 
     @functools.cache  # noqa: B019 - as many as the program has lines that call torch.compile
-    def _text(self) -> str | None:
+    def _call(self) -> ast.expr | None:
         if self.end_line is None or self.column is None or self.end_column is None:
             return None
         lines = linecache.getlines(self.file)[self.line - 1 : self.end_line]
@@ -43,10 +51,9 @@ class CallSite:
         part[-1] = part[-1][: self.end_column]
         part[0] = part[0][self.column :]
         try:
-            call = ast.parse(b"(" + b"".join(part) + b"\n)", mode="eval").body
+            return ast.parse(b"(" + b"".join(part) + b"\n)", mode="eval").body
         except (SyntaxError, ValueError):
             return None
-        return _words(call)
 
 
 def _words(call: ast.expr) -> str:

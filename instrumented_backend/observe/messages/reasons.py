@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal, is_library
+from instrumented_backend.records.functions import resumed
 from instrumented_backend.torch_compat import hooks
 
 _EXPLANATION = "  Explanation: "
@@ -14,7 +15,10 @@ _FRAME = re.compile(
     r"(?:\n    (?P<source>.*)$)?",
     re.MULTILINE,
 )
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
+_DISABLED = re.compile(
+    r"^Skip (?:calling|inlining) function `?<function (?P<name>.+?)>`? since it was wrapped"
+)
+_RECOMPILE_LIMIT = "recompile limit"
 _HINT = "  Hint: "
 # Hints that nobody can act upon.
 _IDLE_HINTS = (
@@ -65,6 +69,34 @@ class Frame:
 
 
 @dataclass(frozen=True)
+class Reason:
+    """One of Dynamo's messages in short.
+
+    The ``headline`` names the kind of event; it is the same in another run of the program. The
+    ``explanation`` may have names and values of this run.
+    """
+
+    headline: str
+    explanation: str | None = None
+
+    @property
+    def text(self) -> str:
+        """``"Failed to trace builtin operator: Dynamo does not know how to trace ..."``"""
+        explained = "" if self.explanation is None else f": {self.explanation}"
+        return f"{self.headline}{explained}"[:MAX_LENGTH]
+
+    @property
+    def disabled_function(self) -> str | None:
+        """The name of the function under ``torch.compiler.disable`` that it broke at."""
+        match = _DISABLED.match(self.explanation or "")
+        return match["name"] if match else None
+
+    @property
+    def is_recompile_limit(self) -> bool:
+        return _RECOMPILE_LIMIT in self.headline
+
+
+@dataclass(frozen=True)
 class BreakReason:
     """What broke, and the user's lines.
 
@@ -72,7 +104,7 @@ class BreakReason:
     user's own where that is in an installed package. ``stack`` has all of them, outermost first.
     """
 
-    reason: str
+    reason: Reason
     hint: str | None
     frame: Frame | None
     called_from: Frame | None = None
@@ -80,24 +112,25 @@ class BreakReason:
     whose: str | None = None  # "torch" or "package": whose code it is, if not the user's
 
 
-def sentence(message: str) -> str:
+def read_reason(message: str) -> Reason:
     """What and why, out of one of Dynamo's messages.
 
     A message is a headline, then ``Explanation:``, ``Hint:`` and context lines, and sometimes
-    prose before it or a second message after it. ``"Failed to trace builtin operator: Dynamo does
-    not know how to trace builtin operator `print` ..."``
+    prose before it or a second message after it. An exception's message has none of these: it
+    begins with the exception's type and a colon.
     """
     lines = message.strip().splitlines() or ["unknown"]
-    text = lines[0].strip()
     for above, line in pairwise(lines):
         if line.startswith(_EXPLANATION):
-            text = f"{above.strip()}: {line.removeprefix(_EXPLANATION).strip()}"
-            break
-    # An object's address would make two causes out of one.
-    text = _ADDRESS.sub("", text)
-    # It would refuse the graph without us, too.
-    text = text.replace(_REFUSED, "Inductor failed")
-    return text[:MAX_LENGTH]
+            return Reason(_plain(above), _plain(line.removeprefix(_EXPLANATION)) or None)
+    headline, _, explanation = _plain(lines[0]).partition(": ")
+    return Reason(headline, explanation or None)
+
+
+def _plain(line: str) -> str:
+    """Without an object's address, which would make two causes out of one."""
+    # Inductor would refuse the graph without us, too.
+    return _ADDRESS.sub("", line.strip()).replace(_REFUSED, "Inductor failed")[:MAX_LENGTH]
 
 
 def first_hint(message: str) -> str | None:
@@ -109,15 +142,9 @@ def first_hint(message: str) -> str | None:
     return None
 
 
-def last_sentence(message: str) -> str:
+def read_last_reason(message: str) -> Reason:
     """The same for the last of several messages: why a whole function was given up."""
-    return sentence(message.rpartition(_SECOND_BREAK)[2])
-
-
-def resumed(function: str) -> tuple[str, int | None]:
-    """``torch_dynamo_resume_in_f_at_9`` is the rest of ``f`` from line 9 on; ``f`` is all of it."""
-    match = _RESUMED.match(function)
-    return (match["function"], int(match["line"])) if match else (function, None)
+    return read_reason(message.rpartition(_SECOND_BREAK)[2])
 
 
 def frames(stack: str) -> list[Frame]:
@@ -147,13 +174,14 @@ def break_reason(payload: str) -> BreakReason:
     """Read the trace log's ``dynamo_graph_break_reason``."""
     head, _, stack = payload.partition("\nUser code traceback:")
     message = head.partition("Graph Break Reason: ")[2] or head
-    reason = sentence(message)
+    reason = read_reason(message)
     found = frames(stack.partition("\nTraceback (most recent call last):")[0])
     frame = users_frame(found)
     whose = _whose(found)
-    if whose is not None and _USERS_BREAK in reason:
-        reason = f"{whose} breaks the graph here itself: {found[-1].function} asks for it"
-    hint = _hint(message, reason, whose)
+    if whose is not None and _USERS_BREAK in reason.text:
+        asked = f"{found[-1].function} asks for it"
+        reason = Reason(f"{whose} breaks the graph here itself", asked)
+    hint = _hint(message, reason.text, whose)
     place = _PLACE.search(head)
     # Where Inductor refuses a graph, the stack ends with the caller of its function.
     if place is not None and (frame is None or _REFUSED in message):

@@ -28,7 +28,15 @@ def ops_unknown(records: Sequence[GraphRecord], reason: str | None) -> OpsRecord
     captured = captured_ops(records, {})
     reason = reason or "no op meter: eager ops are unknown"
     return OpsRecord(
-        *("unknown", None, captured, None, None, None, None, [], []),
+        status="unknown",
+        observed_pct=None,
+        captured=captured,
+        total_ops=None,
+        total_time_us=None,
+        pct_ops_spread=None,
+        pct_time_spread=None,
+        eager=[],
+        missing=[],
         note=reason,
         note_code=notes.OPS_UNKNOWN,
     )

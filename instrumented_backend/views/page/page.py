@@ -23,7 +23,7 @@ from instrumented_backend.views.advice import remarks
 from instrumented_backend.views.names import Names
 from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
-from instrumented_backend.views.output import TableRow
+from instrumented_backend.views.output import Place, TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
 from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
@@ -207,10 +207,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
             return None if first is None else f"{prefix}k{first}"
         if column == ("" if table == "graphs" else "graph") and isinstance(value, int):
             return f"{prefix}g{value}"
-        if isinstance(value, str) and column in ("where", "used_at"):
-            file, _, line = value.rpartition(":")
-            return anchors.get((file, int(line))) if line.isdigit() else None
-        return None
+        return anchors.get((value.file, value.line)) if isinstance(value, Place) else None
 
     tables = {
         name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
@@ -246,9 +243,7 @@ def _kernel(
     texts: KernelTexts | None,
 ) -> ShownKernel:
     lines = []
-    for each in record.source_lines:
-        file, _, line = each.rpartition(":")
-        place = (file, int(line)) if line.isdigit() else (each, None)
+    for place in record.places:
         whole = short_path(*place)
         lines.append((PurePath(whole).name, whole, anchors.get(place)))
     figures = {
@@ -324,10 +319,7 @@ def _bound(step: NextStep) -> str:
 
 
 def _change(step: NextStep) -> str:
-    if step.where is None:
-        return step.text
-    file, _, line = step.where.rpartition(":")
-    return f"{short_path(file, int(line))}: {step.text}"
+    return step.text if step.file is None else f"{short_path(step.file, step.line)}: {step.text}"
 
 
 # --- Several ------------------------------------------------------------------------------------

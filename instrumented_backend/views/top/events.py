@@ -4,10 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from instrumented_backend.records import BreakRecord, CompileRecord, Compiling, RecompileRecord
+from instrumented_backend.records.causes import GAVE_UP
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, seconds
-from instrumented_backend.views.top.names import compilation, guard, recompiled
+from instrumented_backend.views.top.names import Label, compilation, guard, recompiled
 from instrumented_backend.views.words import short_path
 
 # How an event is to be seen.
@@ -27,7 +28,7 @@ class Event:
     text: str
     kind: str = PLAIN
     seconds: list[float] = field(default_factory=list)  # that it took each of them
-    who: list[str] = field(default_factory=list)
+    who: list[Label] = field(default_factory=list)
     why: str = ""
 
     @property
@@ -137,7 +138,7 @@ def _breaks(report: LiveReport, before: LiveReport) -> Iterator[Event]:
     known = {_break_key(each) for each in before.breaks}
     for each in report.breaks:
         if _break_key(each) not in known:
-            what = "gave up" if each.kind == "gave up" else "graph break"
+            what = "gave up" if each.kind == GAVE_UP else "graph break"
             words = f"{what} at {short_path(each.file, each.line)}: {each.reason}"
             yield Event(_at(report), words, BAD)
 

@@ -69,7 +69,7 @@ def rate_words(running: list[FollowedReport]) -> str:
     high, _ = max(rates, key=lambda known: known[0])
     if len(rates) == 1 or figure(low) == figure(high):
         return f"{figure(high)} graph calls/s"
-    return f"{figure(low)} ({names[slowest]}) … {figure(high)} graph calls/s"
+    return f"{figure(low)} ({names[slowest].text}) … {figure(high)} graph calls/s"
 
 
 def figure(rate: float) -> str:

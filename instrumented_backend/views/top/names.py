@@ -1,6 +1,7 @@
 """What the live view calls processes, compilations and guards."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord
 from instrumented_backend.records.follow import FollowedReport
@@ -8,27 +9,36 @@ from instrumented_backend.records.live import LiveReport
 from instrumented_backend.views.words import short_path
 
 
-def labels(reports: Sequence[FollowedReport]) -> dict[FollowedReport, str]:
+@dataclass(frozen=True)
+class Label:
+    """What one process is called. ``rank`` is None where ranks don't tell the processes apart."""
+
+    text: str
+    rank: int | None = None
+
+
+def labels(reports: Sequence[FollowedReport]) -> dict[FollowedReport, Label]:
     """ "rank 3" or, where ranks alone don't tell them apart, "pid 17"."""
     runs = [each.report.run for each in reports if each.report is not None]
     by_rank = len({run.rank for run in runs}) == len(runs)
     found = {}
     for each in reports:
         if each.report is None:
-            found[each] = each.path.name
+            found[each] = Label(each.path.name)
         elif by_rank:
-            found[each] = f"rank {each.report.run.rank}"
+            rank = each.report.run.rank
+            found[each] = Label(f"rank {rank}", rank)
         else:
             run = each.report.run
-            found[each] = f"pid {run.pid}" + (f" {run.worker}" if run.worker else "")
+            found[each] = Label(f"pid {run.pid}" + (f" {run.worker}" if run.worker else ""))
     return found
 
 
-def together(names: Iterable[str]) -> str:
-    """``"ranks 0-2, 5"`` for "rank 0" and so on; others by comma."""
-    known = dict.fromkeys(names)
-    ranks = sorted(int(name.split()[1]) for name in known if name.startswith("rank "))
-    parts = [name for name in known if not name.startswith("rank ")]
+def together(processes: Iterable[Label]) -> str:
+    """``"ranks 0-2, 5"``; those without a rank one by one."""
+    known = dict.fromkeys(processes)
+    ranks = sorted(label.rank for label in known if label.rank is not None)
+    parts = [label.text for label in known if label.rank is None]
     if ranks:
         spans: list[list[int]] = []
         for rank in ranks:

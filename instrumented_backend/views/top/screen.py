@@ -158,7 +158,7 @@ def _table(watched: Watched, chosen: int, rows: int, width: int) -> Lines:
     names = labels(watched.reports)
     first = min(max(0, chosen - rows // 2), len(watched.reports) - rows)
     shown_ones = watched.reports[first : first + rows]
-    cells = [_row(each, names[each], watched.now_s) for each in shown_ones]
+    cells = [_row(each, names[each].text, watched.now_s) for each in shown_ones]
     part = f"{first + 1}-{first + rows} of {len(watched.reports)}"
     header = (part if rows < len(watched.reports) else "", *_HEADER)
     widths = [max(map(cell_len, column)) for column in zip(header, *cells, strict=True)]

@@ -10,14 +10,14 @@ from instrumented_backend.records.follow import (
     DIED,
     SILENT,
     UNREADABLE,
-    Change,
     FollowedReport,
     Follower,
+    Update,
 )
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed
 from instrumented_backend.views.top.events import BAD, PLAIN, Event, events, found
-from instrumented_backend.views.top.names import compilation, labels, together
+from instrumented_backend.views.top.names import Label, compilation, labels, together
 
 KEPT_EVENTS = 500
 TOGETHER_S = 10.0  # what happens to several processes within this is one event
@@ -34,7 +34,7 @@ class UnderWay:
     why: str | None
     for_s: float  # the longest
     since_at: float
-    who: list[str] = field(default_factory=list)
+    who: list[Label] = field(default_factory=list)
 
 
 class Watched:
@@ -105,7 +105,7 @@ class Watched:
                 entry.who.append(names[known])
         return sorted(found.values(), key=lambda entry: entry.for_s, reverse=True)
 
-    def _changed_states(self, changes: Sequence[Change]) -> tuple[_Events, _Events]:
+    def _changed_states(self, changes: Sequence[Update]) -> tuple[_Events, _Events]:
         """Of processes that are new here, and of others."""
         changed = {change.of for change in changes}
         states: dict[FollowedReport, _State] = {}
@@ -153,7 +153,7 @@ def under_way(known: FollowedReport, now_s: float) -> list[tuple[Compiling, floa
     ]
 
 
-def _gathered(new: Iterable[tuple[Event, str]]) -> list[Event]:
+def _gathered(new: Iterable[tuple[Event, Label]]) -> list[Event]:
     """What several processes met is one."""
     found: dict[tuple[str, str, str], Event] = {}
     several = []

@@ -9,7 +9,7 @@ import pytest
 from made_reports import eager, graph, graph_break, kernel, recompile, report, skipped
 
 from instrumented_backend import commands
-from instrumented_backend.compare.baseline import baseline_of
+from instrumented_backend.compare.baseline import baseline_of, known_ops
 from instrumented_backend.compare.checking import KEPT, MISSED, UNDECIDED, Finding, check
 from instrumented_backend.compare.figures import FIGURES
 from instrumented_backend.compare.limits import Limits, Slack
@@ -119,6 +119,17 @@ def test_every_figure_can_be_read_and_limited() -> None:
 
 
 # --- Against a baseline -------------------------------------------------------------------------
+
+
+def test_ops_of_a_baseline() -> None:
+    """Whose name has what parts a key, as an operator of the program's own may; and an old file."""
+    made = report(graph(), kernel(0, "add", "mul"), kernel(1, name="a | b + c", language="extern"))
+    known = baseline_of([made]).ranks["0"]
+    assert known_ops(known) == {"aten.add", "aten.mul", "a | b + c"}
+    plain = baseline_of([report(graph(), kernel(0, "add", "mul"))]).ranks["0"]
+    plain.kernel_ops = None
+    assert known_ops(plain) == {"aten.add", "aten.mul"}
+
 
 BEFORE = (graph(), kernel(0, "add", lines=(11,)), eager(count=10))
 

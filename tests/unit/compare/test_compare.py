@@ -44,6 +44,16 @@ def test_lines_that_moved_are_no_change() -> None:
     assert compare(one, other).changes == []
 
 
+def test_programs_in_a_folder_with_a_space() -> None:
+    """A command is text, in which nothing says where the script's name ends."""
+    one, other = (
+        report(command=f"/my project/{name} --epochs 1", program=name)
+        for name in ("train.py", "eval.py")
+    )
+    assert [each.what for each in compare(one, other).surroundings] == ["program"]
+    assert compare(one, one).surroundings == []
+
+
 def test_another_torch_says_it_in_other_words() -> None:
     one = report(graph_break(reason="call_function print"), torch="2.11.0")
     found = compare(one, report(graph_break(reason="Failed to trace builtin: print")))
@@ -51,6 +61,17 @@ def test_another_torch_says_it_in_other_words() -> None:
     assert [(each.what, each.before, each.after) for each in found.surroundings] == [
         ("torch", "2.11.0", "2.15.0")
     ]
+
+
+def test_two_kinds_of_break_that_begin_alike() -> None:
+    """Dynamo's own headlines have colons; where the line is unknown, nothing else is there."""
+    kinds = ("torch.cond: improper predicate", "torch.cond: improper operands")
+    one, other = (
+        report(graph_break(headline=kind, reason=f"{kind}: Explained.", source=None))
+        for kind in kinds
+    )
+    assert [change.what for change in compare(one, other).changes] == ["new", "gone"]
+    assert compare(one, one).changes == []
 
 
 def test_a_break_comes_before_what_follows_from_it() -> None:

@@ -13,7 +13,7 @@ from instrumented_backend.kernels.complete import (
 from instrumented_backend.kernels.facts import Access, KernelFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
 from instrumented_backend.kernels.sidecar import GeneratorFacts
-from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
+from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, notes
 
 
@@ -26,11 +26,11 @@ def facts(own_sum_gb: float | None = None) -> KernelFacts:
     return KernelFacts(record, ["in_ptr0", "out_ptr0", "xnumel"], accesses)
 
 
-def site(length: int | None) -> CallSite:
+def site(length: int | None) -> KernelCall:
     size = Size(str(length), length)
     shape = None if length is None else (size,)
     tensors = [Tensor(name, shape, "float32") for name in ("buf0", "buf1")]
-    return CallSite("k", [*tensors, size], {}, None, None)
+    return KernelCall("k", [*tensors, size], {}, None, None)
 
 
 def bytes_of(record: KernelRecord) -> tuple[int | None, int | None, int | None, str | None]:

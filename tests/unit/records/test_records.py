@@ -149,8 +149,16 @@ def test_codes_of_what_was_written_without_them() -> None:
     data = json.loads(sample().to_json())
     del data["note_codes"]
     data["notes"] = ["lost: counters: ValueError: no", "no window was open"]
+    data["run"]["command"] = "/home/me/train.py --epochs 1"
+    del data["run"]["program"]
     gave_up = {"kind": "gave up", "file": None, "line": None, "function": "f"}
     data["breaks"] = [{**gave_up, "reason": "Dynamo recompile limit exceeded: too often"}]
+    data["next_steps"] = [
+        {"code": "eager", "text": "compile it", "where": where, "bound_s": 1.0, "known": "exact"}
+        for where in ("/home/me/train.py:13", None, "nowhere")
+    ]
+    for step in data["next_steps"]:
+        step["bound_pct"] = None
     data["compile"]["cudagraphs"] = {
         "recorded": 2,
         "replayed": 3,
@@ -165,6 +173,13 @@ def test_codes_of_what_was_written_without_them() -> None:
         Note("other", "no window was open"),
     ]
     assert report.breaks[0].is_recompile_limit
+    assert report.run.program == "train.py"
+    assert report.breaks[0].headline == "Dynamo recompile limit exceeded"
+    assert [(step.file, step.line) for step in report.next_steps] == [
+        ("/home/me/train.py", 13),
+        (None, None),
+        ("nowhere", None),
+    ]
     assert report.compile.cudagraphs.had_new_sizes
     assert report.compile.cudagraphs.had_mutated_inputs
     assert Report.from_json(report.to_json()) == report

@@ -71,7 +71,10 @@ def test_where_all_is_well_there_is_nothing_to_say(outcome: str) -> None:
         ({"calls": None}, "was called and ran eagerly: "),
         ({"path": "Model.head"}, ":31 (Model.head) was called"),
         ({"path": "Sequential"}, ":31 was called"),
-        ({"call": "model.compile()"}, "; use torch.compile(model), or compile the module that"),
+        (
+            {"call": "model.compile()", "receiver": "model"},
+            "; use torch.compile(model), or compile the module that",
+        ),
         ({"reason": None, "reason_code": None}, "and ran eagerly: unknown"),
         (
             {"reason_file": "/home/me/here/model.py", "reason_line": 7},

@@ -1,9 +1,11 @@
 """Times of graphs, and shares and counts of missed ops, in their tables."""
 
+import json
+
 from sample_report import sample
 
 from instrumented_backend.records import Report
-from instrumented_backend.views.output import TableRow
+from instrumented_backend.views.output import TableRow, to_csv, to_json
 from instrumented_backend.views.tables import TABLES
 from instrumented_backend.views.text import cell_text, render
 
@@ -86,3 +88,21 @@ def test_numbers_that_are_names_have_no_separators() -> None:
     row: TableRow = {"graph": 1234, "pid": 27291, "calls": 1234}
     cells = [cell_text(TABLES["kernels"], row, column) for column in row]
     assert cells == ["1234", "27291", "1,234"]
+
+
+def test_a_place_is_one_text_in_files_and_short_on_a_terminal() -> None:
+    report = sample()
+    (missed,) = report.ops.missing
+    for line, whole, short in (
+        (7, "/home/you/me/train.py:7", ".../me/train.py:7"),
+        (None, "/home/you/me/train.py", ".../me/train.py"),
+    ):
+        missed.file, missed.line = "/home/you/me/train.py", line
+        (row,) = TABLES["missing"].rows(report)
+        assert row["where"] == whole
+        assert cell_text(TABLES["missing"], row, "where") == short
+        assert to_csv([row]).splitlines()[1].split(",")[1] == whole
+        assert json.loads(to_json([row]))[0]["where"] == whole
+    missed.file = None
+    (row,) = TABLES["missing"].rows(report)
+    assert row["where"] is None

@@ -118,9 +118,9 @@ def test_a_loss_of_ours_is_in_the_summary() -> None:
     assert "lost: counters: ValueError: no" in text and "is how this text begins" not in text
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
+@pytest.mark.parametrize("width", [60, 80, 100, 200])
 def test_everything_fits(width: int) -> None:
-    report = sample()
+    report = sample_on_gpu()
     report.graphs.append(
         GraphRecord(
             graph=1,

@@ -1,6 +1,7 @@
 """Look-ups in the caches, in the form in which torch 2.13 reports them."""
 
-from instrumented_backend.observe.compile.caches import CacheLog, cache_section, differences, key_of
+from instrumented_backend.observe.compile.caches import CacheLog, cache_section, differences
+from instrumented_backend.observe.messages.cache_keys import key_of
 from instrumented_backend.records import CacheStates, GraphRecord
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from instrumented_backend.observe.compile.live import LiveLog
 from instrumented_backend.observe.messages.guards import FailedGuard
-from instrumented_backend.observe.messages.reasons import BreakReason, Frame
+from instrumented_backend.observe.messages.reasons import BreakReason, Frame, Reason
 
 PLACE = ("forward", "/home/me/train.py", 39)
 SIZE = FailedGuard("shape", "size of x in dimension 1", "64", "48", None, None, "")
@@ -132,8 +132,8 @@ def test_an_end_without_a_beginning(marks: Marks) -> None:
 
 
 def test_a_break(marks: Marks, caplog: pytest.LogCaptureFixture) -> None:
-    marks.live.broke(BreakReason("print", None, Frame("/home/me/train.py", 41, "block")))
-    marks.live.broke(BreakReason("print", None, None))
+    marks.live.broke(BreakReason(Reason("print"), None, Frame("/home/me/train.py", 41, "block")))
+    marks.live.broke(BreakReason(Reason("print"), None, None))
     assert caplog.messages == ["graph break at train.py:41 in block: print", "graph break: print"]
 
 
@@ -141,5 +141,5 @@ def test_nothing_is_said_by_default(marks: Marks, caplog: pytest.LogCaptureFixtu
     caplog.set_level(logging.WARNING, "instrumented_backend")
     marks.begin("dynamo")
     marks.end("dynamo", 99.0)
-    marks.live.broke(BreakReason("print", None, None))
+    marks.live.broke(BreakReason(Reason("print"), None, None))
     assert caplog.messages == []

@@ -62,6 +62,7 @@ def test_the_call_as_it_stands_there(tmp_path: Path, call: str, said: str) -> No
     source = f"\nsite = (\n{call}\n)\n"
     found = program(tmp_path, source, torch=Torch(), model=Torch(), **{"m" * 50: None}).site
     assert found.text() == said
+    assert found.receiver() == ("torch" if "torch.compile" in call else "model")
     assert Path(found.file).name == "train.py"
     assert source.splitlines()[found.line - 1].strip() in call
 

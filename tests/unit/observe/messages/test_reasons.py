@@ -1,18 +1,20 @@
 """Dynamo's messages and stacks, in the form of torch 2.13's."""
 
+import json
 import os
+from pathlib import Path
 
 import pytest
 import torch
 
 from instrumented_backend.observe.messages.reasons import (
     Frame,
+    Reason,
     break_reason,
     first_hint,
     is_repetition,
-    last_sentence,
-    resumed,
-    sentence,
+    read_last_reason,
+    read_reason,
 )
 
 MESSAGE = """\
@@ -37,30 +39,52 @@ def payload(stack: str, message: str = MESSAGE, place: str = "/home/me/model.py:
     )
 
 
-def test_sentence() -> None:
-    said = (
-        "Failed to trace builtin operator: "
-        "Dynamo does not know how to trace builtin operator `print`."
+def test_a_reason() -> None:
+    said = Reason(
+        "Failed to trace builtin operator",
+        "Dynamo does not know how to trace builtin operator `print`.",
     )
-    assert sentence(MESSAGE) == said
-    assert sentence("just one line") == "just one line"
-    assert sentence("") == "unknown"
+    assert read_reason(MESSAGE) == said
+    assert said.text == f"{said.headline}: {said.explanation}"
+    assert read_reason("just one line") == Reason("just one line")
+    assert read_reason("").text == "unknown"
+    assert read_reason("TypeError: no size (3, 4)") == Reason("TypeError", "no size (3, 4)")
     both = (
         f"{MESSAGE}\n*** While handling this graph break, another graph break occurred: ***\n\n"
         "graph break in loop\n  Explanation: A loop.\n  Hint: None of the first's.\n"
     )
-    assert sentence(both) == said
-    assert last_sentence(both) == "graph break in loop: A loop."
+    assert read_reason(both) == said
+    assert read_last_reason(both) == Reason("graph break in loop", "A loop.")
     assert first_hint(both) == "Avoid calling it."
     assert first_hint("no hint") is None
 
 
 def test_one_cause_at_another_address_is_the_same() -> None:
     one, other = (
-        sentence(f"Skip\n  Explanation: Skip calling function `<function f at {address}>`")
+        read_reason(f"Skip\n  Explanation: Skip calling function `<function f at {address}>`")
         for address in ("0x7fdbefe5f920", "0x55d0c0ffee00")
     )
-    assert one == other == "Skip: Skip calling function `<function f>`"
+    assert one == other == Reason("Skip", "Skip calling function `<function f>`")
+
+
+def test_headlines_of_dynamo_are_whole() -> None:
+    """Some have a colon: cut there, two kinds of breaks would be one."""
+    registry = Path(TORCH, "_dynamo", "graph_break_registry.json").read_text()
+    headlines = {entry["Gb_type"] for found in json.loads(registry).values() for entry in found}
+    with_colon = {headline for headline in headlines if ": " in headline}
+    assert with_colon
+    for headline in headlines:
+        message = f"{headline}\n  Explanation: Because: of it.\n  Hint: None.\n"
+        assert read_reason(message) == Reason(headline.strip(), "Because: of it.")
+
+
+def test_what_a_reason_is_about() -> None:
+    assert read_reason(SKIPPED).disabled_function == ("DistributedDataParallel._inside_ddp_forward")
+    assert read_reason(MESSAGE).disabled_function is None
+    assert read_reason("Dynamo recompile limit exceeded\n  Explanation: x\n").is_recompile_limit
+    # A word of the program's own.
+    asked = "Call to graph_break\n  Explanation: User-inserted. Message: recompile limit\n"
+    assert not read_reason(asked).is_recompile_limit
 
 
 def test_the_users_line_is_the_innermost_outside_torch() -> None:
@@ -93,7 +117,7 @@ def test_what_inductor_refuses_is_inductors() -> None:
     )
     assert found.frame == Frame("/home/me/model.py", 17, "")  # not the caller's line
     assert found.hint is None
-    assert found.reason == (
+    assert found.reason.text == (
         "Backend compiler exception: Inductor failed with aten.nonzero.default. "
         "Adding a graph break."
     )
@@ -118,10 +142,10 @@ def test_a_break_that_torchs_own_code_asks_for(own: bool) -> None:
     assert found.hint is not None
     if own:
         assert "nothing in the program to change" in found.hint and found.whose == "torch"
-        assert found.reason == "torch breaks the graph here itself: _use_grad asks for it"
+        assert found.reason.text == "torch breaks the graph here itself: _use_grad asks for it"
     else:
         assert "Remove the" in found.hint and found.whose is None
-        assert "User-inserted graph break" in found.reason
+        assert "User-inserted graph break" in found.reason.text
 
 
 SKIPPED = (
@@ -199,7 +223,7 @@ def test_a_break_in_a_package_names_the_users_call() -> None:
 
 def test_what_cannot_be_read_is_kept_as_it_is() -> None:
     found = break_reason("something else altogether")
-    assert (found.reason, found.frame) == ("something else altogether", None)
+    assert (found.reason.text, found.frame) == ("something else altogether", None)
     placed = break_reason(payload(""))
     assert placed.frame == Frame("/home/me/model.py", 17, "")
 
@@ -207,9 +231,3 @@ def test_what_cannot_be_read_is_kept_as_it_is() -> None:
 def test_messages_said_twice() -> None:
     assert is_repetition("WON'T CONVERT f model.py line 3\n")
     assert not is_repetition(payload(""))
-
-
-def test_resumed() -> None:
-    assert resumed("torch_dynamo_resume_in_f_at_9") == ("f", 9)
-    assert resumed("torch_dynamo_resume_in_<lambda>_at_12") == ("<lambda>", 12)
-    assert resumed("f_at_9") == ("f_at_9", None)

@@ -5,7 +5,7 @@ from live_reports import STARTED_AT, compiling, live
 from instrumented_backend.records import BreakRecord, CompileRecord, GuardRecord
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.views.top.events import BAD, Event, events, found
-from instrumented_backend.views.top.names import guard, together
+from instrumented_backend.views.top.names import Label, guard, together
 
 WHY = "size of x in dimension 1: 64 → 48"
 HERE = "forward (.../me/model.py:12)"
@@ -134,9 +134,12 @@ def test_how_long_it_took_several() -> None:
 
 
 def test_words_of_processes() -> None:
-    assert together(["rank 0"]) == "rank 0"
-    assert together(["rank 10", "rank 9", "rank 2", "rank 8"]) == "ranks 2, 8-10"
-    assert together(["pid 7", "pid 5"]) == "pid 7, pid 5"
+    assert together([Label("rank 0", 0)]) == "rank 0"
+    ranks = [Label(f"rank {rank}", rank) for rank in (10, 9, 2, 8)]
+    assert together(ranks) == "ranks 2, 8-10"
+    assert together([Label("pid 7"), Label("pid 5")]) == "pid 7, pid 5"
+    # The name of a file that cannot be read.
+    assert together([*ranks, Label("rank one.json")]) == "ranks 2, 8-10, rank one.json"
     assert found(live(), "running") == "running, for 1 min 40 s: train.py --epochs 3"
     assert found(live(), "died") == "died, after 1 min 40 s: train.py --epochs 3"
 

@@ -156,7 +156,8 @@ def test_the_log_is_bounded_and_gathers(bench: Bench) -> None:
     for rank in range(3):  # one after the other, as their reports come
         keep(bench.folder, live(rank, 100 + rank))
         bench.lines(1)
-    assert [event.who for event in bench.watched.log] == [["rank 0", "rank 1", "rank 2"]]
+    (event,) = bench.watched.log
+    assert [label.rank for label in event.who] == [0, 1, 2]
     for number in range(2 * watched_module.KEPT_EVENTS):
         bench.watched._keep(watched_module.Event(number * 100.0, f"event {number}"))
     assert len(bench.watched.log) == watched_module.KEPT_EVENTS
