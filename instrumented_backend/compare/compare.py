@@ -1,6 +1,6 @@
 """`compare`: two reports, and what is new, gone and changed between them."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 from instrumented_backend.compare import items
@@ -20,10 +20,15 @@ from instrumented_backend.compare.difference import (
     TimeChange,
 )
 from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
-from instrumented_backend.compare.functions import base, program_of, resumed_at
+from instrumented_backend.compare.functions import Labels, base, program_of, resumed_at
 from instrumented_backend.compare.items import Item, items_of
 from instrumented_backend.compare.kernels import kernel_changes
-from instrumented_backend.compare.matching import match_eager_lines, match_graphs, match_items
+from instrumented_backend.compare.matching import (
+    MatchedGraphs,
+    match_eager_lines,
+    match_graphs,
+    match_items,
+)
 from instrumented_backend.records import GraphRecord, Report
 
 # What has a cause of its own comes before what may follow from it.
@@ -56,8 +61,8 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         *_eager_changes(before, after, ours, theirs),
         *kernel_changes(ours, theirs),
     ]
-    changes += [_graph_change(graph, GONE) for graph in matched.gone]
-    changes += [_graph_change(graph, NEW) for graph in matched.new]
+    changes += [_graph_change(graph, GONE, Labels(before)) for graph in matched.gone]
+    changes += _new_graphs(matched, before, after)
     changes += [
         _ops_change(pair.before, pair.after)
         for pair in matched.pairs
@@ -212,7 +217,48 @@ def _op_counts(item: Item) -> list[str]:
 # --- Graphs -------------------------------------------------------------------------------------
 
 
-def _graph_change(graph: GraphRecord, what: str) -> Change:
+def _new_graphs(matched: MatchedGraphs, before: Report, after: Report) -> list[Change]:
+    """Those of a function that had one, and has as many ops in the new one, are one change.
+
+    Without a guard that failed, somebody made Dynamo forget it: ``torch.compiler.reset()``.
+    """
+    labels = Labels(after)
+
+    def same(graph: GraphRecord) -> tuple[object, ...]:
+        return graph.file, graph.line, graph.function, graph.direction, graph.ops
+
+    known = Counter(same(pair.after) for pair in matched.pairs)
+    again: dict[tuple[object, ...], list[GraphRecord]] = defaultdict(list)
+    changes = []
+    for graph in matched.new:
+        if known[same(graph)]:
+            again[same(graph)].append(graph)
+        else:
+            changes.append(_graph_change(graph, NEW, labels))
+    for key, graphs in again.items():
+        file, line = labels.place_of(graphs[0])
+        seconds = [graph.total_compile_s or 0.0 for graph in graphs]
+        changes.append(
+            Change(
+                items.GRAPH,
+                MORE,
+                f"graphs of {labels.of_graph(graphs[0])} that are alike",
+                True,
+                known[key],
+                known[key] + len(graphs),
+                function=graphs[0].function,
+                file=file,
+                line=line,
+                cause="compiled anew: for other inputs, or after a reset of Dynamo",
+                cost_s=sum(seconds),
+                cost_of="compiling",
+            )
+        )
+    return changes
+
+
+def _graph_change(graph: GraphRecord, what: str, labels: Labels) -> Change:
+    file, line = labels.place_of(graph)
     return Change(
         items.GRAPH,
         what,
@@ -222,8 +268,8 @@ def _graph_change(graph: GraphRecord, what: str) -> Change:
         None if what == NEW else 1,
         None if what == GONE else 1,
         function=graph.function,
-        file=graph.file,
-        line=graph.line,
+        file=file,
+        line=line,
         cost_s=graph.total_compile_s,
         cost_of="compiling",
     )
@@ -253,12 +299,13 @@ def _without_consequences(changes: list[Change]) -> list[Change]:
     included. Graphs and kernels of a function follow from any new cause in the function.
     """
     causes = [change for change in changes if change.worse and change.kind in _CAUSES]
+    anew = [one for one in changes if one.kind == items.GRAPH and one.what in (NEW, MORE)]
     by_function: dict[str, list[Change]] = defaultdict(list)
     for cause in causes:
         by_function[base(cause.function)].append(cause)
     kept = []
     for change in changes:
-        reason = _cause_of(change, causes, by_function.get(base(change.function), []))
+        reason = _cause_of(change, causes, by_function.get(base(change.function), []), anew)
         if reason is None or reason is change:
             kept.append(change)
             continue
@@ -269,13 +316,19 @@ def _without_consequences(changes: list[Change]) -> list[Change]:
     return kept
 
 
-def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> Change | None:
+def _cause_of(
+    change: Change, causes: Iterable[Change], near: list[Change], anew: list[Change]
+) -> Change | None:
     line = resumed_at(change.function)
     for cause in near:
         if line is not None and cause.kind == items.BREAK and cause.line == line:
             return cause
     if change.kind in (items.GRAPH, items.KERNEL) and near:
         return near[0]
+    if change.kind == items.KERNEL and change.worse:
+        # The kernels of a graph that is there once more, or of a function that had none.
+        same = [one for one in anew if one.function == change.function]
+        return next((one for one in same if one.what == MORE or not change.before), None)
     if change.kind == items.UNCOMPILED:
         for cause in causes:
             if cause.kind == items.SKIPPED and cause.cause == change.cause:
@@ -300,7 +353,8 @@ def _told(change: Change) -> str:
 def _rank(change: Change) -> tuple[int, float]:
     """Worse before neutral before better; causes first; then by cost."""
     if change.worse:
-        tier = 0 if change.kind in _CAUSES else 1
+        is_cause = change.kind in (*_CAUSES, items.GRAPH)
+        tier = 0 if is_cause else 1
     else:
         tier = 2 if change.worse is None else 3
     return tier, -(change.cost_s or 0.0)

@@ -5,6 +5,7 @@ import re
 
 from instrumented_backend.records import GraphRecord, Report
 
+_TORCHS_OWN = os.path.join("-packages", "torch", "")
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+?)_at_(?P<line>\d+)$")
 
 
@@ -36,6 +37,7 @@ class Labels:
 
     def __init__(self, report: Report) -> None:
         self._paths = {record.compiled: record.path for record in report.compiled}
+        self._calls = {record.compiled: (record.file, record.line) for record in report.compiled}
 
     def of(self, compiled: int | None, function: str | None) -> str:
         name = base(function)
@@ -44,6 +46,12 @@ class Labels:
 
     def of_graph(self, graph: GraphRecord) -> str:
         return self.of(graph.compiled, graph.function)
+
+    def place_of(self, graph: GraphRecord) -> tuple[str | None, int | None]:
+        """Its function's; of a function of torch's own, such as a Sequential's, the user's call."""
+        if graph.compiled is not None and _TORCHS_OWN in (graph.file or ""):
+            return self._calls.get(graph.compiled, (graph.file, graph.line))
+        return graph.file, graph.line
 
 
 def program_of(report: Report) -> str:

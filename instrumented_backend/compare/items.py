@@ -64,8 +64,10 @@ class Item:
     label: str | None = None  # of the function: `Labels`
     ops: dict[str, int] = field(default_factory=dict)  # that it is made of
     lines: list[str] = field(default_factory=list)  # "file.py:12"
+    op_lines: dict[str, list[str]] = field(default_factory=dict)  # those of each op, if known
     fused: list[str] = field(default_factory=list)  # ATen ops in the order of the lines
     graph: int | None = None  # in its report
+    direction: str | None = None  # of a kernel
     moved_bytes: int = 0  # in one call of the graph, as far as that is known
 
 
@@ -183,13 +185,14 @@ def _of_recompile(record: RecompileRecord, labels: Labels) -> Item:
 
 def _of_graph(graph: GraphRecord, labels: Labels) -> Item:
     label = labels.of_graph(graph)
+    file, line = labels.place_of(graph)
     return Item(
         GRAPH,
         (_key(GRAPH, file_name(graph.file), label),),
         f"graph of {label}",
         function=graph.function,
-        file=graph.file,
-        line=graph.line,
+        file=file,
+        line=line,
         cost_s=graph.total_compile_s,
         label=label,
     )
@@ -201,7 +204,11 @@ def fused(kernel: KernelRecord) -> tuple[str, ...]:
         # The comment above an extern call names its neighbours' ops, too.
         return (kernel.kernel_name,)
     ops = sorted({op for op in kernel.aten_ops if op not in _NOT_COUNTED})
-    return tuple(ops) if ops else (kernel.kernel_name.rstrip("0123456789").rstrip("_"),)
+    return tuple(ops) if ops else (_unnumbered(kernel),)
+
+
+def _unnumbered(kernel: KernelRecord) -> str:
+    return kernel.kernel_name.rstrip("0123456789").rstrip("_")
 
 
 def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
@@ -217,9 +224,15 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
         made_of = fused(kernel)
         name = " + ".join(made_of)
         file, line = _place(kernel.source_lines[:1])
+        if file is None and graph is not None:
+            file, line = labels.place_of(graph)
+        keys = [_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)]
+        if kind == KERNEL:
+            # Caches that plain Inductor filled do not tell of all kernels what they fuse.
+            keys.append(_key(kind, label, kernel.direction, _unnumbered(kernel)))
         yield Item(
             kind,
-            (_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)),
+            tuple(keys),
             kernel.kernel_name if kind == EXTERN else f"kernel of {_short(made_of)}",
             function=graph.function if graph else None,
             file=file,
@@ -227,8 +240,10 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             cost_s=_kernel_s(kernel, graph, total_bytes.get(kernel.graph, 0)),
             label=label,
             ops=dict.fromkeys(made_of, 1),
+            direction=kernel.direction,
             moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
             lines=list(kernel.source_lines),
+            op_lines=kernel.op_lines,
             fused=list(kernel.aten_ops),
         )
 
@@ -236,13 +251,14 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
 def blame(item: Item, known: Collection[str]) -> tuple[str | None, int | None]:
     """The line of the first op in a kernel that no kernel had before, if one can be told.
 
-    Ops and lines are in the same order, each named once: where some stand twice, it is a guess.
+    Where the report has no lines of single ops: ops and lines are in the same order, each named
+    once, so that it is a guess where some stand twice.
     """
     if item.kind == EXTERN or not item.lines:
         return item.file, item.line
     for i, op in enumerate(item.fused):
         if op not in known and op not in _NOT_COUNTED:
-            return _place(item.lines[i : i + 1] or item.lines[-1:])
+            return _place(item.op_lines.get(op) or item.lines[i : i + 1] or item.lines[-1:])
     return None, None
 
 
@@ -310,6 +326,7 @@ def _of_caches(graphs: Iterable[GraphRecord], labels: Labels) -> Iterator[Item]:
         if graph.cache not in ("miss", "bypass"):
             continue
         label = labels.of_graph(graph)
+        file, line = labels.place_of(graph)
         kind = MISS if graph.cache == "miss" else BYPASS
         words = "not in the cache" if kind == MISS else "cannot be cached"
         yield Item(
@@ -317,8 +334,8 @@ def _of_caches(graphs: Iterable[GraphRecord], labels: Labels) -> Iterator[Item]:
             (_key(kind, file_name(graph.file), label),),
             f"graph of {label} {words}",
             function=graph.function,
-            file=graph.file,
-            line=graph.line,
+            file=file,
+            line=line,
             cause=graph.cache_reason,
             cost_s=graph.total_compile_s,
             label=label,

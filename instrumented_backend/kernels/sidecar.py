@@ -8,13 +8,24 @@ _KIND = "kernels"
 
 
 @dataclass
+class Anchor:
+    """Where in the FX graph a line was met first: its file may be edited while caches stay warm."""
+
+    node: str
+    number: int  # among the nodes that have a line of the user's
+    nodes: int  # of these, in the graph
+
+
+@dataclass
 class GeneratorFacts:
-    """Of one kernel; the fields are those of `KernelRecord`."""
+    """Of one kernel; the fields are those of `KernelRecord`, and ``anchors`` of its lines."""
 
     total_bytes: int | None = None
     aten_ops: list[str] = field(default_factory=list)
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)
+    op_lines: dict[str, list[str]] = field(default_factory=dict)
+    anchors: dict[str, Anchor] = field(default_factory=dict)
 
 
 def write_sidecar(module_path: str, kernels: dict[str, GeneratorFacts]) -> None:

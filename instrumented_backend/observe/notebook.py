@@ -44,11 +44,14 @@ def name_cells(report: Report) -> None:
     for one in report.files:
         if named(one.file) != one.file:
             one.text_in = one.file
+
+    def places(lines: list[str]) -> list[str]:
+        parts = (source.rpartition(":") for source in lines)
+        return [f"{named(file)}:{line}" for file, _, line in parts]
+
     for kernel in report.kernels:
-        kernel.source_lines = [
-            f"{named(file)}:{line}"
-            for file, _, line in (source.rpartition(":") for source in kernel.source_lines)
-        ]
+        kernel.source_lines = places(kernel.source_lines)
+        kernel.op_lines = {op: places(lines) for op, lines in kernel.op_lines.items()}
     _rename(report, named)
 
 
