@@ -158,6 +158,21 @@ def test_only_what_is_new_is_blamed() -> None:
     assert found.line == 40
 
 
+def test_the_kernels_that_grew_are_blamed_for_their_bytes() -> None:
+    before = report(*BEFORE, kernel(0, "sin", lines=(12,)))
+    after = report(*BEFORE, kernel(0, "sin", lines=(12,), total_bytes=640))
+    (one,) = against(before, after)["kernel_bytes"].guilty
+    assert one.line == 12
+
+
+def test_bytes_that_are_known_otherwise_than_in_the_baseline_are_undecided() -> None:
+    before = report(graph(), kernel(0, "add", bytes_source="inductor"))
+    after = report(graph(), kernel(0, "add", total_bytes=66, bytes_source="estimated"))
+    found = against(before, after)["kernel_bytes"]
+    assert (found.status, found.note) == (UNDECIDED, "estimated now, exact in the baseline")
+    assert missed(after, after) == []
+
+
 def test_slack() -> None:
     kernels = [kernel(0, f"op{number}") for number in range(20)]
     before, after = report(graph(), *kernels), report(graph(), *kernels, kernel(0, "more"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_reports import eager, graph, graph_break, kernel, recompile, report, skipped
+from made_reports import FILE, eager, graph, graph_break, kernel, recompile, report, skipped
 
 from instrumented_backend.compare.compare import compare
 from instrumented_backend.compare.difference import Change, Comparison
@@ -142,6 +142,45 @@ def test_a_fusion_that_was_prevented_by_ops_that_were_there() -> None:
     assert {first(before, after).line} <= {11, 13}
 
 
+def test_the_line_of_a_new_op_in_a_kernel_that_has_several() -> None:
+    """Lines and ops are lists of their own: add stands on two lines, and sin on the third."""
+    lines = {"aten.add": [f"{FILE}:11", f"{FILE}:12"], "aten.sin": [f"{FILE}:13"]}
+    before = report(graph(), kernel(0, "add", lines=(11, 12)))
+    one = kernel(0, "add", "sin", lines=(11, 12, 13), op_lines=lines)
+    after = report(graph(), one, kernel(0, "add", "sin", lines=(11,), direction="backward"))
+    assert first(before, after).line == 13
+
+
+def test_a_kernel_of_which_only_the_name_is_known_is_the_same() -> None:
+    """Plain Inductor filled the caches: what a C++ kernel was fused from stands nowhere."""
+    before = report(graph(), kernel(0, "add", "mul", "view", name="cpp_fused_add_mul_view_0"))
+    after = report(graph(), kernel(0, name="cpp_fused_add_mul_view_3"))
+    assert compare(before, after).changes == compare(after, before).changes == []
+
+
+def test_a_forward_is_to_blame_for_its_backward() -> None:
+    called = {"language": "extern"}
+    known = kernel(0, name="extern_kernels.addmm", lines=(15,), **called)
+    after = report(
+        *(graph(), known),
+        kernel(0, name="extern_kernels.addmm", direction="backward", lines=(15,), **called),
+        kernel(0, name="extern_kernels.mm", lines=(32,), **called),
+    )
+    assert first(report(graph(), known), after).line == 32
+
+
+def test_larger_inputs() -> None:
+    before = report(graph(), kernel(0, "add", lines=(11,)), kernel(0, "sin", lines=(12,)))
+    after = report(
+        graph(),
+        kernel(0, "add", lines=(11,), total_bytes=65),  # 1.6 %: within what is estimated
+        kernel(0, "sin", lines=(12,), total_bytes=640),
+    )
+    (change,) = compare(before, after).changes
+    assert (change.what, change.before, change.after, change.line) == ("more", 64, 640, 12)
+    assert change.worse and compare(after, before).changes == []
+
+
 def test_kernels_that_move_to_the_rest_of_a_function_are_matched() -> None:
     before = report(graph(), kernel(0, "add"), kernel(0, "mul"))
     rest = graph(1, "torch_dynamo_resume_in_f_at_14", 14)
@@ -215,6 +254,27 @@ def test_many_graphs_of_one_function_are_matched_one_to_one() -> None:
     assert matched(before, after) == [(i, i) for i in range(12)]
 
 
+def test_a_function_that_is_compiled_anew_without_a_guard_that_failed() -> None:
+    """``torch.compiler.reset()`` in a loop; the kernels of the new graphs come with them."""
+    before = report(graph(line=28), kernel(0, "add", lines=(30,)))
+    graphs = [graph(number, line=28, compile_id="0/0") for number in range(3)]
+    kernels = [kernel(number, "add", lines=(30,)) for number in range(3)]
+    (change,) = compare(before, report(*graphs, *kernels)).changes
+    assert (change.kind, change.what, change.before, change.after) == ("graph", "more", 1, 3)
+    assert change.worse and change.line == 28
+    assert change.follows == ["kernels of f: 1 → 3"]
+
+
+def test_a_module_of_torchs_own_stands_where_it_was_compiled() -> None:
+    call = CompiledRecord(1, "torch.compile(net)", FILE, 42, "Sequential", path="Sequential")
+    new = graph(1, "forward", 254, compiled=1)
+    new.file = "/venv/lib/python3.11/site-packages/torch/nn/modules/container.py"
+    after = report(graph(), new, call, kernel(1, name="extern_kernels.addmm", language="extern"))
+    (change,) = compare(report(graph()), after).changes
+    assert (change.kind, change.what, change.file, change.line) == ("graph", "new", FILE, 42)
+    assert change.worse is None  # more of the program may be compiled now
+
+
 def test_graphs_of_a_function_are_matched_by_what_is_in_them() -> None:
     before = report(
         graph(0, "forward", ops=6), graph(1, "forward", ops=9), kernel(0, "add"), kernel(1, "sum")
@@ -265,8 +325,8 @@ def test_the_text_fits_and_says_the_first_thing_first(width: int) -> None:
 def test_markdown_and_html_say_what_others_wrote_and_do_not_run_it() -> None:
     evil = "<script>alert(1)</script> | `x`"
     found = compare(report(), report(graph_break(source=evil, reason=evil)))
-    assert "<script" not in diff.as_html(found)
-    assert "&lt;script&gt;" in diff.as_html(found)
+    assert "<script" not in diff.as_html([found])
+    assert "&lt;script&gt;" in diff.as_html([found])
     assert "<script" not in diff.as_markdown(found).replace("\\<", "")
 
 
@@ -295,6 +355,11 @@ def test_the_command_compares_rank_with_rank(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [len(each["changes"]) for each in json.loads(done.stdout)] == [0, 1]
     assert done.stderr == f"only in {other}: rank 2\n"
+    page = run_diff(one, other, "--format", "html").stdout
+    assert page.count("<section>") == page.count("</section>") == 2
+    calm, worse = page.split("</section>")[:2]
+    assert "no change but in times" in calm and "rank 0: train.py" in calm
+    assert "new: graph break in f" in worse and "rank 1: train.py" in worse
 
 
 def test_two_reports_of_one_rank_are_refused(tmp_path: Path) -> None:

@@ -1,0 +1,129 @@
+"""How often the gate is wrong: unchanged programs run again, and `check` and `diff` are asked.
+
+    python benchmarks/false_alarms.py                         # 100 reruns: 4 programs, 25 each
+    python benchmarks/false_alarms.py --reruns 5 --only demo
+    python benchmarks/false_alarms.py --json rows.json
+
+Of each program the first run is the baseline, which starts with empty caches. One rerun in five
+has empty caches, too; the others find what the first run left. Beside them, as many processes as
+there are CPUs compute without a pause (`--busy`). No variable is set but where reports go: ops are
+observed in windows, as they are by default.
+
+A rerun is an alarm where `check` misses a limit of the baseline, or `diff` calls a change worse.
+What `check` leaves undecided is counted, and is none. The exit code is 1 if there is an alarm.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import click
+from tabulate import tabulate
+
+from instrumented_backend.compare.baseline import baseline_of
+from instrumented_backend.compare.checking import MISSED, UNDECIDED, check
+from instrumented_backend.compare.compare import compare
+from instrumented_backend.compare.limits import Limits
+from instrumented_backend.records import Report, find_reports, read_report
+from instrumented_backend.views import diff
+
+GATE = Path(__file__).parent / "gate"
+PROGRAMS = {
+    "demo": ("-m", "instrumented_backend", "demo"),
+    "gpt2": (str(GATE / "gpt2.py"),),
+    "convnext": (str(GATE / "convnext.py"),),
+    "breaks": (str(GATE / "breaks.py"),),
+}
+ONE_IN = 5  # has empty caches
+BURN = "while True: sum(range(1000))"
+
+
+@dataclass
+class Row:
+    program: str
+    warm: int = 0
+    cold: int = 0
+    alarms: list[str] = field(default_factory=list)
+    undecided: list[str] = field(default_factory=list)
+
+
+def run(arguments: tuple[str, ...], folder: Path, cache: Path) -> Report:
+    """The program's report; raises ClickException where it fails."""
+    environ = {name: text for name, text in os.environ.items() if "INSTRUMENTED_" not in name}
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**environ, "INSTRUMENTED_DIR": str(folder), "TORCHINDUCTOR_CACHE_DIR": str(cache)},
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        raise click.ClickException(f"{' '.join(arguments)} fails:\n{done.stderr}")
+    (path,) = find_reports(folder)
+    return read_report(path)
+
+
+@contextmanager
+def busy(processes: int) -> Iterator[None]:
+    burning = [subprocess.Popen([sys.executable, "-c", BURN]) for _ in range(processes)]
+    try:
+        yield
+    finally:
+        for process in burning:
+            process.kill()
+            process.wait()
+
+
+def add_alarms(row: Row, first: Report, again: Report) -> None:
+    findings = check(again, Limits(), baseline_of([first]).ranks["0"])
+    for finding in findings:
+        said = f"{finding.figure} {finding.baseline} → {finding.value}"
+        if finding.status == MISSED:
+            row.alarms.append(said)
+        elif finding.status == UNDECIDED:
+            row.undecided.append(said)
+    row.alarms += [diff.headline(change) for change in compare(first, again).worse]
+
+
+def reruns(program: str, count: int, base: Path) -> Row:
+    row = Row(program)
+    shared = base / f"{program}.cache"
+    first = run(PROGRAMS[program], base / program, shared)
+    for number in range(count):
+        is_cold = number % ONE_IN == ONE_IN - 1
+        cache = base / f"{program}.{number}.cache" if is_cold else shared
+        add_alarms(row, first, run(PROGRAMS[program], base / f"{program}.{number}", cache))
+        row.cold += is_cold
+        row.warm += not is_cold
+    return row
+
+
+@click.command(help=__doc__)
+@click.option("--reruns", "count", default=25, show_default=True, type=click.IntRange(1))
+@click.option("--only", multiple=True, type=click.Choice(tuple(PROGRAMS)))
+@click.option("--busy", "processes", default=os.cpu_count() or 1, help="[default: the CPUs]")
+@click.option("--json", "output", type=Path)
+def main(count: int, only: tuple[str, ...], processes: int, output: Path | None) -> None:
+    with tempfile.TemporaryDirectory() as folder, busy(processes):
+        rows = [reruns(program, count, Path(folder)) for program in only or PROGRAMS]
+    print(
+        tabulate(
+            [(r.program, r.warm, r.cold, len(r.alarms), len(r.undecided)) for r in rows],
+            ("program", "warm", "cold", "alarms", "undecided"),
+        )
+    )
+    for row in rows:
+        for said in dict.fromkeys(row.alarms + row.undecided):
+            print(f"{row.program}: {said}")
+    if output is not None:
+        output.write_text(json.dumps([asdict(row) for row in rows], indent=1))
+    sys.exit(any(row.alarms for row in rows))
+
+
+if __name__ == "__main__":
+    main()
