@@ -1,9 +1,10 @@
 """`compare`: two reports, and what is new, gone and changed between them."""
 
+import statistics
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 
 from instrumented_backend.compare import items
+from instrumented_backend.compare.consequences import CAUSES, without_consequences
 from instrumented_backend.compare.difference import (
     CHANGED,
     EXACT,
@@ -20,7 +21,7 @@ from instrumented_backend.compare.difference import (
     TimeChange,
 )
 from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
-from instrumented_backend.compare.functions import Labels, base, program_of, resumed_at
+from instrumented_backend.compare.functions import Labels, base, program_of
 from instrumented_backend.compare.items import Item, items_of
 from instrumented_backend.compare.kernels import kernel_changes
 from instrumented_backend.compare.matching import (
@@ -31,8 +32,6 @@ from instrumented_backend.compare.matching import (
 )
 from instrumented_backend.records import GraphRecord, Report
 
-# What has a cause of its own comes before what may follow from it.
-_CAUSES = (items.SKIPPED, items.BREAK, items.UNCOMPILED, items.RECOMPILE, items.BYPASS)
 _COST_OF = {
     items.BREAK: "eager ops",
     items.SKIPPED: "eager ops",
@@ -42,7 +41,6 @@ _COST_OF = {
     items.MISS: "compiling",
     items.BYPASS: "compiling",
 }
-_COSTS_APART = (items.RECOMPILE, items.EAGER)  # what compiling a graph takes is in the former
 _BY_COUNT = (items.RECOMPILE,)  # an item whose count, and not its presence alone, matters
 
 
@@ -55,11 +53,12 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         for pair in matched.pairs
         if pair.by == "function and structure" and pair.before.cache == "hit"
     }
+    scale = _scale(matched)
     same_program = program_of(before) == program_of(after)
     changes = [
         *_item_changes(ours, [item for item in theirs if _tells(item, after, was_cached)]),
-        *_eager_changes(before, after, ours, theirs),
-        *kernel_changes(ours, theirs),
+        *_eager_changes(before, after, ours, theirs, scale),
+        *kernel_changes(ours, theirs, before.run.torch == after.run.torch),
     ]
     changes += [_graph_change(graph, GONE, Labels(before)) for graph in matched.gone]
     changes += _new_graphs(matched, before, after)
@@ -68,11 +67,11 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         for pair in matched.pairs
         if pair.before.ops != pair.after.ops
     ]
-    changes = _without_consequences(changes)
+    changes = without_consequences(changes, before)
     changes.sort(key=_rank)
     return Comparison(
         *names,
-        surroundings=_surroundings(before, after, same_program),
+        surroundings=_surroundings(before, after, same_program, scale),
         changes=changes,
         figures=[
             _figure(figure, before, after)
@@ -113,7 +112,19 @@ def _caches(report: Report) -> str:
     return f"{_is_warm(report)}: {states.hit} graphs found, {states.miss} not"
 
 
-def _surroundings(before: Report, after: Report, same_program: bool) -> list[Surroundings]:
+def _scale(matched: MatchedGraphs) -> float:
+    """How many times as often the same graphs were called: a run may have more steps."""
+    ratios = [
+        pair.after.calls / pair.before.calls
+        for pair in matched.pairs
+        if pair.before.calls and pair.after.calls
+    ]
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def _surroundings(
+    before: Report, after: Report, same_program: bool, scale: float
+) -> list[Surroundings]:
     command = "command" if same_program else "program"
     pairs: list[tuple[str, str | None, str | None]] = [
         (command, before.run.command, after.run.command),
@@ -124,6 +135,9 @@ def _surroundings(before: Report, after: Report, same_program: bool) -> list[Sur
         ("eager ops observed", before.ops.status, after.ops.status),
     ]
     found = [Surroundings(what, one, other) for what, one, other in pairs if one != other]
+    if scale != 1:
+        calls = (str(report.summary.graph_calls) for report in (before, after))
+        found.append(Surroundings("graph calls", *calls))
     if _is_warm(before) != _is_warm(after):
         found.append(Surroundings("caches", _caches(before), _caches(after)))
     return found
@@ -141,8 +155,8 @@ def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
 
 def _item_changes(before: list[Item], after: list[Item]) -> list[Change]:
     """Breaks, skipped functions, what was not compiled, recompilations, caches."""
-    ours = [item for item in before if item.kind in (*_CAUSES, items.MISS)]
-    theirs = [item for item in after if item.kind in (*_CAUSES, items.MISS)]
+    ours = [item for item in before if item.kind in (*CAUSES, items.MISS)]
+    theirs = [item for item in after if item.kind in (*CAUSES, items.MISS)]
     matched = match_items(ours, theirs)
     changes = [_of_item(item, NEW, None, item.count) for item in matched.new]
     changes += [
@@ -175,9 +189,12 @@ def _of_item(item: Item, what: str, before: float | None, after: float | None) -
 
 
 def _eager_changes(
-    before: Report, after: Report, ours: list[Item], theirs: list[Item]
+    before: Report, after: Report, ours: list[Item], theirs: list[Item], scale: float
 ) -> list[Change]:
-    """Lines that run ops eagerly; where these were sampled, only what is beyond the spreads."""
+    """Lines that run ops eagerly; where these were sampled, only what is beyond the spreads.
+
+    In a run with ``scale`` times as many calls, a line may run as many times as many ops.
+    """
     exact = before.ops.status == after.ops.status == "exact"
     if not exact and not _share_changed(before, after):
         return []
@@ -194,8 +211,9 @@ def _eager_changes(
             change.known, change.details = known, _op_counts(one)
             changes.append(change)
     for one, other in matched.pairs:
+        expected = one.count * scale
         if abs(other.count - one.count) > one.spread + other.spread and (
-            exact or not 0.5 < other.count / one.count < 2
+            (exact and scale == 1) or not 0.5 < other.count / expected < 2
         ):
             what = MORE if other.count > one.count else FEWER
             change = _of_item(other, what, one.count, other.count)
@@ -289,71 +307,10 @@ def _ops_change(before: GraphRecord, after: GraphRecord) -> Change:
     )
 
 
-# --- What follows from what ---------------------------------------------------------------------
-
-
-def _without_consequences(changes: list[Change]) -> list[Change]:
-    """A new break brings graphs, kernels and eager ops with it: they are told with the break.
-
-    What is in the rest of the function after that very break follows from it, recompilations
-    included. Graphs and kernels of a function follow from any new cause in the function.
-    """
-    causes = [change for change in changes if change.worse and change.kind in _CAUSES]
-    anew = [one for one in changes if one.kind == items.GRAPH and one.what in (NEW, MORE)]
-    by_function: dict[str, list[Change]] = defaultdict(list)
-    for cause in causes:
-        by_function[base(cause.function)].append(cause)
-    kept = []
-    for change in changes:
-        reason = _cause_of(change, causes, by_function.get(base(change.function), []), anew)
-        if reason is None or reason is change:
-            kept.append(change)
-            continue
-        reason.follows.append(_told(change))
-        if change.worse and change.kind in _COSTS_APART:
-            reason.cost_s = (reason.cost_s or 0.0) + (change.cost_s or 0.0)
-            reason.cost_of = "with what follows"
-    return kept
-
-
-def _cause_of(
-    change: Change, causes: Iterable[Change], near: list[Change], anew: list[Change]
-) -> Change | None:
-    line = resumed_at(change.function)
-    for cause in near:
-        if line is not None and cause.kind == items.BREAK and cause.line == line:
-            return cause
-    if change.kind in (items.GRAPH, items.KERNEL) and near:
-        return near[0]
-    if change.kind == items.KERNEL and change.worse:
-        # The kernels of a graph that is there once more, or of a function that had none.
-        same = [one for one in anew if one.function == change.function]
-        return next((one for one in same if one.what == MORE or not change.before), None)
-    if change.kind == items.UNCOMPILED:
-        for cause in causes:
-            if cause.kind == items.SKIPPED and cause.cause == change.cause:
-                return cause
-        return next((c for c in near if c.kind in (items.SKIPPED, items.BREAK)), None)
-    if change.kind == items.EAGER:
-        for cause in causes:
-            in_skipped = cause.kind == items.SKIPPED and base(cause.function) == base(
-                change.function
-            )
-            if in_skipped or (cause.file, cause.line) == (change.file, change.line):
-                return cause
-    return None
-
-
-def _told(change: Change) -> str:
-    if change.before is not None and change.after is not None:
-        return f"{change.text}: {change.before:g} → {change.after:g}"
-    return f"{change.what}: {change.text}"
-
-
 def _rank(change: Change) -> tuple[int, float]:
     """Worse before neutral before better; causes first; then by cost."""
     if change.worse:
-        is_cause = change.kind in (*_CAUSES, items.GRAPH)
+        is_cause = change.kind in (*CAUSES, items.GRAPH)
         tier = 0 if is_cause else 1
     else:
         tier = 2 if change.worse is None else 3

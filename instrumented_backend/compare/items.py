@@ -104,6 +104,7 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
         if record.source:
             keys.append(_key(BREAK, file, record.source))
         keys.append(_key(BREAK, file, function, reason))
+        keys.append(_key(BREAK, function, reason, record.source))  # its file has a new name
         yield Item(
             BREAK,
             tuple(keys),
@@ -122,7 +123,7 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
         name = base(skipped.function)
         yield Item(
             SKIPPED,
-            (_key(SKIPPED, file_name(skipped.file), name),),
+            (_key(SKIPPED, file_name(skipped.file), name), _key(SKIPPED, name)),
             f"{name} ran eagerly as a whole",
             function=skipped.function,
             # What has to be changed is the break; of a function that was given up, the function.
@@ -331,7 +332,7 @@ def _of_caches(graphs: Iterable[GraphRecord], labels: Labels) -> Iterator[Item]:
         words = "not in the cache" if kind == MISS else "cannot be cached"
         yield Item(
             kind,
-            (_key(kind, file_name(graph.file), label),),
+            (_key(kind, file_name(graph.file), label), _key(kind, label)),
             f"graph of {label} {words}",
             function=graph.function,
             file=file,

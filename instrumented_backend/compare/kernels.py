@@ -6,7 +6,7 @@ from instrumented_backend.compare import items
 from instrumented_backend.compare.difference import CHANGED, ESTIMATED, FEWER, MORE, Change
 from instrumented_backend.compare.functions import file_name
 from instrumented_backend.compare.items import Item, blame
-from instrumented_backend.compare.matching import match_items
+from instrumented_backend.compare.matching import match_items, match_kernels_of_another_torch
 
 _KINDS = (items.KERNEL, items.EXTERN)
 MAX_DETAILS = 6
@@ -15,11 +15,13 @@ GROWN = 1.02  # of bytes: many are estimates
 Lines = dict[str, set[int]]  # file → lines
 
 
-def kernel_changes(before: list[Item], after: list[Item]) -> list[Change]:
+def kernel_changes(before: list[Item], after: list[Item], same_torch: bool = True) -> list[Change]:
     """One change a function whose kernels are not what they were."""
     ours = [item for item in before if item.kind in _KINDS]
     theirs = [item for item in after if item.kind in _KINDS]
     matched = match_items(ours, theirs)
+    if not same_torch:
+        match_kernels_of_another_torch(matched)
     gone, new = _by_function(matched.gone), _by_function(matched.new)
     counts = {side: _by_function(one) for side, one in (("before", ours), ("after", theirs))}
     known_ops = {op for item in ours for op in item.ops}

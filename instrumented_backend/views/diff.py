@@ -156,7 +156,9 @@ def _value(figure: FigureChange, value: float | None, spread: float) -> str:
     if value is None:
         return "-"
     if figure.unit == "bytes":
-        text = size(value)
+        sides = {size(side) for side in (figure.before, figure.after) if side is not None}
+        # 128 bytes more of 1.7 MB are 1.7 MB, too.
+        text = size(value) if len(sides) > 1 else f"{value:,.0f} B"
     elif figure.unit == "%":
         text = f"{value:.1f} %"
     elif figure.unit == "s":

@@ -53,6 +53,44 @@ def test_another_torch_says_it_in_other_words() -> None:
     ]
 
 
+def test_a_file_with_another_name_is_no_change() -> None:
+    one = report(graph(), graph_break(), skipped(), recompile(), eager(function="main"))
+    other = report(graph(), graph_break(), skipped(), recompile(), eager(function="main"))
+    for record in (*other.graphs, *other.breaks, *other.recompiles, *other.ops.missing):
+        record.file = "/home/me/renamed.py"
+    other.breaks[1].skipped[0].file = "/home/me/renamed.py"
+    assert compare(one, other).changes == []
+
+
+def test_a_function_with_another_name_runs_the_same_ops() -> None:
+    one, other = report(eager(function="main")), report(eager(function="train"))
+    assert compare(one, other).changes == []
+    # What a line of another function of the file runs is not taken for it unless it is the same.
+    assert len(compare(one, report(eager("aten::x", function="train"))).changes) == 2
+
+
+def test_a_run_with_more_steps_is_no_change() -> None:
+    one = report(graph(calls=6), eager(count=36), eager("aten::sum", line=31, count=2))
+    other = report(graph(calls=60), eager(count=360), eager("aten::sum", line=31, count=2))
+    found = compare(one, other)
+    assert [each.what for each in found.surroundings] == ["graph calls"]
+    assert found.changes == []  # two ops before the loop are two ops still
+    worse = report(graph(calls=60), eager(count=3600), eager("aten::sum", line=31, count=20))
+    assert [(each.what, each.line) for each in compare(one, worse).changes] == [("more", 30)]
+
+
+def test_what_is_compiled_apart_follows_from_the_function_that_is_not() -> None:
+    """Of a model whose forward runs eagerly, the blocks are compiled, and recompiled."""
+    block = recompile("block", 14, compile_s=7.0)
+    (*_, last) = changes = compare(report(graph()), report(graph(), skipped("f"), block)).changes
+    assert [change.kind for change in changes] == ["skipped", "break"] and last.kind == "break"
+    assert changes[0].follows == ["new: block recompiled"]
+    # Where it was compiled before, it is a change of its own.
+    apart = graph(1, "block", 14)
+    found = compare(report(graph(), apart), report(graph(), apart, skipped("f"), block))
+    assert [change.kind for change in found.changes] == ["recompile", "break", "skipped"]
+
+
 def test_a_break_comes_before_what_follows_from_it() -> None:
     """The rest of the function is another graph, is recompiled, and runs eager ops."""
     before = report(graph(ops=8), kernel(0, "add", "mul", lines=(11, 15)))
@@ -156,6 +194,18 @@ def test_a_kernel_of_which_only_the_name_is_known_is_the_same() -> None:
     before = report(graph(), kernel(0, "add", "mul", "view", name="cpp_fused_add_mul_view_0"))
     after = report(graph(), kernel(0, name="cpp_fused_add_mul_view_3"))
     assert compare(before, after).changes == compare(after, before).changes == []
+
+
+def test_another_torch_writes_down_other_origins_of_a_kernel() -> None:
+    """2.11 says of a backward that it is from tanh, too; 2.14 does not."""
+    one = report(graph(), kernel(0, "add", "mul", "tanh_backward", "tanh"), torch="2.11.0")
+    other = report(graph(), kernel(0, "add", "mul", "tanh_backward"), torch="2.14.1")
+    assert compare(one, other).changes == []
+    larger = kernel(0, "add", "mul", "tanh_backward", total_bytes=80)
+    (change,) = compare(one, report(graph(), larger, torch="2.14.1")).changes
+    assert change.kind == "kernel" and change.worse
+    same = report(graph(), kernel(0, "add", "mul", "tanh_backward"), torch="2.11.0")
+    assert len(compare(one, same).changes) == 1
 
 
 def test_a_forward_is_to_blame_for_its_backward() -> None:
