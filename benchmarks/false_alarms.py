@@ -4,13 +4,14 @@
     python benchmarks/false_alarms.py --reruns 5 --only demo
     python benchmarks/false_alarms.py --json rows.json
 
-Of each program the first run is the baseline, which starts with empty caches. One rerun in five
-has empty caches, too; the others find what the first run left. Beside them, as many processes as
+Of each program the first run is the baseline, which starts with empty caches. The last five reruns
+(`--cold`) have empty caches, too; the others find what the first run left. Beside them, as many processes as
 there are CPUs compute without a pause (`--busy`). Ops are observed in windows, as they are by
 default. Each run is a fork of a process that has imported torch: that saves its seconds.
 
 A rerun is an alarm where `check` misses a limit of the baseline, or `diff` calls a change worse.
 What `check` leaves undecided is counted, and is none. The exit code is 1 if there is an alarm.
+Ctrl-C prints what was run until then.
 """
 
 import json
@@ -37,7 +38,6 @@ from instrumented_backend.views import diff
 
 GATE = Path(__file__).parent / "gate"
 PROGRAMS = {name: GATE / f"{name}.py" for name in ("demo", "gpt2", "convnext", "breaks")}
-ONE_IN = 5  # has empty caches
 # It ends with whoever started it.
 BURN = "import os; p = os.getppid()\nwhile os.getppid() == p: sum(range(1000))"
 
@@ -86,30 +86,41 @@ def add_alarms(row: Row, first: Report, again: Report) -> None:
     row.alarms += [diff.headline(change) for change in compare(first, again).worse]
 
 
-def reruns(program: str, count: int, base: Path) -> Row:
-    row = Row(program)
-    shared = base / f"{program}.cache"
-    first = run(program, base / program, shared)
+def rerun(row: Row, first: Report, base: Path, number: int, is_cold: bool) -> None:
+    program = row.program
+    cache = base / (f"{program}.{number}.cache" if is_cold else f"{program}.cache")
+    add_alarms(row, first, run(program, base / f"{program}.{number}", cache))
+    row.cold += is_cold
+    row.warm += not is_cold
+
+
+def measure(rows: list[Row], count: int, cold: int, base: Path) -> None:
+    """In turns, so that Ctrl-C leaves as much of each."""
+    first = {
+        row.program: run(row.program, base / row.program, base / f"{row.program}.cache")
+        for row in rows
+    }
     for number in range(count):
-        is_cold = number % ONE_IN == ONE_IN - 1
-        cache = base / f"{program}.{number}.cache" if is_cold else shared
-        add_alarms(row, first, run(program, base / f"{program}.{number}", cache))
-        row.cold += is_cold
-        row.warm += not is_cold
-    return row
+        for row in rows:
+            rerun(row, first[row.program], base, number, is_cold=number >= count - cold)
 
 
 @click.command(help=__doc__)
 @click.option("--reruns", "count", default=25, show_default=True, type=click.IntRange(1))
+@click.option("--cold", default=5, show_default=True, help="Of them, the last: with empty caches.")
 @click.option("--only", multiple=True, type=click.Choice(tuple(PROGRAMS)))
 @click.option("--busy", "processes", default=os.cpu_count() or 1, help="[default: the CPUs]")
 @click.option("--json", "output", type=Path)
-def main(count: int, only: tuple[str, ...], processes: int, output: Path | None) -> None:
+def main(count: int, cold: int, only: tuple[str, ...], processes: int, output: Path | None) -> None:
     import transformers.models.convnext.modeling_convnext
     import transformers.models.gpt2.modeling_gpt2  # noqa: F401  # once, and not in each run
 
+    rows = [Row(program) for program in only or PROGRAMS]
     with tempfile.TemporaryDirectory() as folder, busy(processes):
-        rows = [reruns(program, count, Path(folder)) for program in only or PROGRAMS]
+        try:
+            measure(rows, count, cold, Path(folder))
+        except KeyboardInterrupt:
+            print("interrupted: what was run until then")
     print(
         tabulate(
             [(r.program, r.warm, r.cold, len(r.alarms), len(r.undecided)) for r in rows],
