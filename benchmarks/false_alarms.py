@@ -5,9 +5,9 @@
     python benchmarks/false_alarms.py --json rows.json
 
 Of each program the first run is the baseline, which starts with empty caches. The last five reruns
-(`--cold`) have empty caches, too; the others find what the first run left. Beside them, as many processes as
-there are CPUs compute without a pause (`--busy`). Ops are observed in windows, as they are by
-default. Each run is a fork of a process that has imported torch: that saves its seconds.
+(`--cold`) have empty caches, too; the others find what the first run left. Beside them, as many
+processes as there are CPUs compute without a pause (`--busy`). Ops are observed in windows, as they
+are by default. Each run is a fork of a process that has imported torch: that saves its seconds.
 
 A rerun is an alarm where `check` misses a limit of the baseline, or `diff` calls a change worse.
 What `check` leaves undecided is counted, and is none. The exit code is 1 if there is an alarm.
