@@ -165,11 +165,11 @@ def _guilty(figure: Figure, found: Iterable[Item]) -> list[Item]:
         item for item in mine if item.kind not in _FOLLOWING or base(item.function) not in causes
     ]
 
-    def order(item: Item) -> tuple[int, bool, bool, float]:
-        # A backward follows from its forward, and what has no line of its own helps least.
-        follows = item.direction == "backward"
+    def order(item: Item) -> tuple[bool, bool, int, float]:
+        # What has no line of its own helps least, and a backward follows from its forward.
         has_no_line = item.kind in (items.KERNEL, items.EXTERN) and not item.lines
-        return kinds[item.kind], follows, has_no_line, -(item.cost_s or 0.0)
+        follows = item.direction == "backward"
+        return has_no_line, follows, kinds[item.kind], -(item.cost_s or 0.0)
 
     return sorted(mine, key=order)
 

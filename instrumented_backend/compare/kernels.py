@@ -107,7 +107,7 @@ def _guilty(new: list[Item], known_ops: set[str], known_lines: Lines) -> Item:
         _, line = _line_of(item, known_ops, known_lines)
         # Of several new ops, the one that stands first; else what takes longest.
         last = float(line or 0) if is_foreign else -(item.cost_s or 0.0)
-        return not is_foreign, follows, item.kind != items.EXTERN, not has_line, last
+        return not is_foreign, follows, not has_line, item.kind != items.EXTERN, last
 
     return min(new, key=suspicion)
 

@@ -14,7 +14,7 @@ from instrumented_backend.compare.checking import KEPT, MISSED, UNDECIDED, Findi
 from instrumented_backend.compare.figures import FIGURES
 from instrumented_backend.compare.limits import Limits, Slack
 from instrumented_backend.records import Report
-from instrumented_backend.views.check import as_github
+from instrumented_backend.views.check import as_github, sentence
 from instrumented_backend.views.check_files import as_junit, as_sarif
 
 Run = Callable[..., tuple[int, str, str]]
@@ -163,6 +163,23 @@ def test_the_kernels_that_grew_are_blamed_for_their_bytes() -> None:
     after = report(*BEFORE, kernel(0, "sin", lines=(12,), total_bytes=640))
     (one,) = against(before, after)["kernel_bytes"].guilty
     assert one.line == 12
+
+
+def test_a_difference_too_small_for_the_unit_is_said_exactly() -> None:
+    """Where "12.5 KB, at most 12.5 KB" would say nothing."""
+    before = report(graph(), kernel(0, "add", total_bytes=12544))
+    after = report(graph(), kernel(0, "add", total_bytes=12548))
+    said = sentence(against(before, after)["kernel_bytes"])
+    assert said == "kernel_bytes is 12,548, at most 12,544 bytes (the baseline)"
+
+
+def test_a_kernel_without_a_line_is_blamed_last() -> None:
+    """Calls that a lowering made have none; the kernel that came with them has."""
+    call = kernel(0, name="extern_kernels.mm", language="extern")
+    cast = kernel(0, "_to_copy", lines=(15,), direction="forward")
+    back = kernel(0, "mul", lines=(16,), direction="backward")
+    found = against(report(*BEFORE), report(*BEFORE, call, back, cast))["kernels"].guilty
+    assert [item.line for item in found] == [15, 16, 10]  # 10: where the function begins
 
 
 def test_bytes_that_are_known_otherwise_than_in_the_baseline_are_undecided() -> None:
