@@ -259,7 +259,9 @@ def blame(item: Item, known: Collection[str]) -> tuple[str | None, int | None]:
         return item.file, item.line
     for i, op in enumerate(item.fused):
         if op not in known and op not in _NOT_COUNTED:
-            return _place(item.op_lines.get(op) or item.lines[i : i + 1] or item.lines[-1:])
+            if item.op_lines:
+                return _place(item.op_lines.get(op, []))
+            return _place(item.lines[i : i + 1] or item.lines[-1:])
     return None, None
 
 

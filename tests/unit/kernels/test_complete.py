@@ -109,6 +109,7 @@ def test_lines_of_the_side_file_are_those_of_now(tmp_path: Path) -> None:
     """The caches were filled before the program was edited."""
     module = tmp_path / "cab.py"
     facts = GeneratorFacts(
+        aten_ops=["aten.add", "aten.sin"],
         source_lines=["m.py:3", "m.py:4", "x.py:9"],
         op_lines={"aten.add": ["m.py:3", "x.py:9"], "aten.sin": ["m.py:4"]},
         anchors={"m.py:3": Anchor("add", 0, 2), "m.py:4": Anchor("sin", 1, 2)},
