@@ -21,7 +21,7 @@ from instrumented_backend.compare.difference import (
     TimeChange,
 )
 from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
-from instrumented_backend.compare.functions import Labels, base, program_of
+from instrumented_backend.compare.functions import Labels, base, is_resumed, program_of
 from instrumented_backend.compare.items import Item, items_of
 from instrumented_backend.compare.kernels import kernel_changes
 from instrumented_backend.compare.matching import (
@@ -53,7 +53,7 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         for pair in matched.pairs
         if pair.by == "function and structure" and pair.before.cache == "hit"
     }
-    scale = _scale(matched)
+    scale = _scale(before, after)
     same_program = program_of(before) == program_of(after)
     changes = [
         *_item_changes(ours, [item for item in theirs if _tells(item, after, was_cached)]),
@@ -112,14 +112,21 @@ def _caches(report: Report) -> str:
     return f"{_is_warm(report)}: {states.hit} graphs found, {states.miss} not"
 
 
-def _scale(matched: MatchedGraphs) -> float:
-    """How many times as often the same graphs were called: a run may have more steps."""
-    ratios = [
-        pair.after.calls / pair.before.calls
-        for pair in matched.pairs
-        if pair.before.calls and pair.after.calls
-    ]
+def _scale(before: Report, after: Report) -> float:
+    """How many times as often the same functions' graphs were called: a run may have more steps."""
+    was, now = _calls(before), _calls(after)
+    ratios = [now[name] / was[name] for name in was if was[name] and now[name]]
     return statistics.median(ratios) if ratios else 1.0
+
+
+def _calls(report: Report) -> Counter[tuple[str | None, str]]:
+    """By function; the rest of one after a break is another."""
+    labels = Labels(report)
+    calls: Counter[tuple[str | None, str]] = Counter()
+    for graph in report.graphs:
+        rest = "rest" if is_resumed(graph.function) else None
+        calls[rest, labels.of_graph(graph)] += graph.calls
+    return calls
 
 
 def _surroundings(
@@ -243,7 +250,8 @@ def _new_graphs(matched: MatchedGraphs, before: Report, after: Report) -> list[C
     labels = Labels(after)
 
     def same(graph: GraphRecord) -> tuple[object, ...]:
-        return graph.file, graph.line, graph.function, graph.direction, graph.ops
+        place = (graph.file, graph.line, graph.function, labels.of_graph(graph))
+        return *place, graph.direction, graph.ops
 
     known = Counter(same(pair.after) for pair in matched.pairs)
     again: dict[tuple[object, ...], list[GraphRecord]] = defaultdict(list)
@@ -267,7 +275,7 @@ def _new_graphs(matched: MatchedGraphs, before: Report, after: Report) -> list[C
                 function=graphs[0].function,
                 file=file,
                 line=line,
-                cause="compiled anew: for other inputs, or after a reset of Dynamo",
+                cause="compiled anew, and no guard failed: for another object, or after a reset",
                 cost_s=sum(seconds),
                 cost_of="compiling",
             )

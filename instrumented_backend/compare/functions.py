@@ -49,8 +49,9 @@ class Labels:
 
     def place_of(self, graph: GraphRecord) -> tuple[str | None, int | None]:
         """Its function's; of a function of torch's own, such as a Sequential's, the user's call."""
-        if graph.compiled is not None and _TORCHS_OWN in (graph.file or ""):
-            return self._calls.get(graph.compiled, (graph.file, graph.line))
+        call = (None, None) if graph.compiled is None else self._calls.get(graph.compiled)
+        if call is not None and call[0] is not None and _TORCHS_OWN in (graph.file or ""):
+            return call
         return graph.file, graph.line
 
 

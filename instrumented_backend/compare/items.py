@@ -67,7 +67,8 @@ class Item:
     op_lines: dict[str, list[str]] = field(default_factory=dict)  # those of each op, if known
     fused: list[str] = field(default_factory=list)  # ATen ops in the order of the lines
     graph: int | None = None  # in its report
-    direction: str | None = None  # of a kernel
+    direction: str | None = None  # of a kernel, as is the next
+    name: str = ""  # without its number
     moved_bytes: int = 0  # in one call of the graph, as far as that is known
 
 
@@ -227,13 +228,9 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
         file, line = _place(kernel.source_lines[:1])
         if file is None and graph is not None:
             file, line = labels.place_of(graph)
-        keys = [_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)]
-        if kind == KERNEL:
-            # Caches that plain Inductor filled do not tell of all kernels what they fuse.
-            keys.append(_key(kind, label, kernel.direction, _unnumbered(kernel)))
         yield Item(
             kind,
-            tuple(keys),
+            (_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)),
             kernel.kernel_name if kind == EXTERN else f"kernel of {_short(made_of)}",
             function=graph.function if graph else None,
             file=file,
@@ -242,6 +239,7 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             label=label,
             ops=dict.fromkeys(made_of, 1),
             direction=kernel.direction,
+            name=_unnumbered(kernel),
             moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
             lines=list(kernel.source_lines),
             op_lines=kernel.op_lines,

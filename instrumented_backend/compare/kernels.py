@@ -6,7 +6,11 @@ from instrumented_backend.compare import items
 from instrumented_backend.compare.difference import CHANGED, ESTIMATED, FEWER, MORE, Change
 from instrumented_backend.compare.functions import file_name
 from instrumented_backend.compare.items import Item, blame
-from instrumented_backend.compare.matching import match_items, match_kernels_of_another_torch
+from instrumented_backend.compare.matching import (
+    match_items,
+    match_kernels_by_name,
+    match_kernels_of_another_torch,
+)
 
 _KINDS = (items.KERNEL, items.EXTERN)
 MAX_DETAILS = 6
@@ -20,6 +24,7 @@ def kernel_changes(before: list[Item], after: list[Item], same_torch: bool = Tru
     ours = [item for item in before if item.kind in _KINDS]
     theirs = [item for item in after if item.kind in _KINDS]
     matched = match_items(ours, theirs)
+    match_kernels_by_name(matched)
     if not same_torch:
         match_kernels_of_another_torch(matched)
     gone, new = _by_function(matched.gone), _by_function(matched.new)

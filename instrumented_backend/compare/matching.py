@@ -80,9 +80,18 @@ def _pair_lines(matched: MatchedItems, key: Callable[[Item], Hashable], least: f
         for likeness, i, j in ranked:
             one, other = mine[i], others[j]
             if -likeness >= least and one in matched.gone and other in matched.new:
-                matched.pairs.append((one, other))
-                matched.gone.remove(one)
-                matched.new.remove(other)
+                _take(matched, one, other)
+
+
+def match_kernels_by_name(matched: MatchedItems) -> None:
+    """Pair kernels of which one report has only the name: plain Inductor filled the caches."""
+    for one in list(matched.gone):
+        for other in matched.new:
+            same = (one.kind, one.label, one.direction, one.name)
+            is_unknown = not (one.fused and other.fused)
+            if is_unknown and same == (other.kind, other.label, other.direction, other.name):
+                _take(matched, one, other)
+                break
 
 
 def match_kernels_of_another_torch(matched: MatchedItems) -> None:
@@ -90,20 +99,23 @@ def match_kernels_of_another_torch(matched: MatchedItems) -> None:
 
     Which ops a kernel comes from is written down otherwise by another version of torch.
     """
+    gone, new = matched.gone[:MAX_COMPARED], matched.new[:MAX_COMPARED]
     ranked = sorted(
         (-_shared_ops(one, other), i, j)
-        for i, one in enumerate(matched.gone[:MAX_COMPARED])
-        for j, other in enumerate(matched.new[:MAX_COMPARED])
+        for i, one in enumerate(gone)
+        for j, other in enumerate(new)
         if (one.kind, one.label, one.direction, one.moved_bytes)
         == (other.kind, other.label, other.direction, other.moved_bytes)
     )
-    gone, new = list(matched.gone), list(matched.new)
     for likeness, i, j in ranked:
-        one, other = gone[i], new[j]
-        if -likeness >= MOSTLY and one in matched.gone and other in matched.new:
-            matched.pairs.append((one, other))
-            matched.gone.remove(one)
-            matched.new.remove(other)
+        if -likeness >= MOSTLY and gone[i] in matched.gone and new[j] in matched.new:
+            _take(matched, gone[i], new[j])
+
+
+def _take(matched: MatchedItems, one: Item, other: Item) -> None:
+    matched.pairs.append((one, other))
+    matched.gone.remove(one)
+    matched.new.remove(other)
 
 
 def _shared_ops(one: Item, other: Item) -> float:
