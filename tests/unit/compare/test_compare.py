@@ -1,5 +1,6 @@
 """What is new, gone and changed between two reports; each of them is put together by hand."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -8,11 +9,12 @@ from pathlib import Path
 import msgspec
 import pytest
 from made_reports import FILE, eager, graph, graph_break, kernel, recompile, report, skipped
+from paths import DATA
 
 from instrumented_backend.compare.compare import compare
 from instrumented_backend.compare.difference import Change, Comparison
 from instrumented_backend.compare.matching import match_graphs
-from instrumented_backend.records import CompiledRecord, Report
+from instrumented_backend.records import CompiledRecord, Report, read_report
 from instrumented_backend.views import diff
 
 
@@ -206,6 +208,29 @@ def test_another_torch_writes_down_other_origins_of_a_kernel() -> None:
     assert change.kind == "kernel" and change.worse
     same = report(graph(), kernel(0, "add", "mul", "tanh_backward"), torch="2.11.0")
     assert len(compare(one, same).changes) == 1
+
+
+def test_gpt2_on_the_oldest_torch_and_on_the_newest(tmp_path: Path) -> None:
+    """Both graphs and all 38 kernels are found again, though torch names origins otherwise.
+
+    What really differs: five kernels reuse a buffer in place, and read its 32 floats, too.
+    """
+    reports = []
+    for version in ("2.11", "2.15"):
+        path = tmp_path / f"{version}.json"
+        data = (DATA / "versions" / f"gpt2-torch-{version}.json.gz").read_bytes()
+        path.write_bytes(gzip.decompress(data))
+        reports.append(read_report(path))
+    found = compare(*reports)
+    pairs = [(pair.before_id, pair.after_id) for pair in found.graphs]
+    assert pairs == [("1/0", "1/0"), ("3/0", "3/0")]
+    assert found.changes == []
+    changed = {figure.figure: figure for figure in found.figures if figure.changed}
+    assert list(changed) == ["kernel_bytes"]
+    assert changed["kernel_bytes"].after - changed["kernel_bytes"].before == 5 * 32 * 4
+    assert ("torch", "2.11.0+cu130", "2.15.0+cu132") in [
+        (each.what, each.before, each.after) for each in found.surroundings
+    ]
 
 
 def test_a_forward_is_to_blame_for_its_backward() -> None:
