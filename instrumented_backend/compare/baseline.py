@@ -28,6 +28,7 @@ class RankBaseline:
     """
 
     figures: dict[str, float | None] = field(default_factory=dict)
+    spreads: dict[str, float] = field(default_factory=dict)  # of those that were sampled
     items: dict[str, int] = field(default_factory=dict)
     moved_bytes: dict[str, int] = field(default_factory=dict)
     bytes_known: str | None = None  # "exact" or "estimated"
@@ -48,15 +49,16 @@ def baseline_of(reports: Iterable[Report], extra: Iterable[str] = ()) -> Baselin
     first = every[0]
     baseline = Baseline(VERSION, program_of(first), first.run.torch, first.run.device)
     for report in every:
-        figures = {
-            figure.name: figure.read(report).value
+        values = {
+            figure.name: figure.read(report)
             for figure in FIGURES.values()
             if figure.in_baseline or figure.name in extra
         }
         found = items_of(report)
         counts = Counter(key for item in found for key in item.keys[:1])
         baseline.ranks[str(report.run.rank)] = RankBaseline(
-            figures,
+            {name: value.value for name, value in values.items()},
+            {name: value.spread for name, value in values.items() if value.spread},
             dict(sorted(counts.items())),
             dict(sorted(_moved_bytes(found).items())),
             FIGURES["kernel_bytes"].read(report).known,

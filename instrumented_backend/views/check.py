@@ -114,7 +114,7 @@ def _below(finding: Finding, width: int, explain: bool, told: set[int]) -> list[
     said = []
     if finding.note and (finding.status != KEPT or explain):
         said.append(finding.note)
-    if finding.status == UNDECIDED and finding.known == "sampled":
+    if finding.status == UNDECIDED and finding.spread:
         said.append("INSTRUMENTED_OPS=always observes the whole run, and decides it")
     if explain:
         said.append(f"it counts: {finding.meaning}; {certainty(finding)}")

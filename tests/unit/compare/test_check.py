@@ -190,6 +190,15 @@ def test_bytes_that_are_known_otherwise_than_in_the_baseline_are_undecided() -> 
     assert missed(after, after) == []
 
 
+def test_a_baseline_that_was_sampled_counts_with_its_spread() -> None:
+    """60 of 100 ops, ± 5 points; then 60 of 107 to the last one: 56.1 %."""
+    sampled = report(eager(count=40), status="sampled", spread=5.0)
+    found = against(sampled, report(eager(count=47)))["captured_ops_pct"]
+    assert (found.status, found.spread) == (UNDECIDED, 5.0)
+    assert missed(sampled, report(eager(count=60))) == ["captured_ops_pct"]  # 50 %
+    assert missed(report(eager(count=40)), report(eager(count=47))) == ["captured_ops_pct"]
+
+
 def test_slack() -> None:
     kernels = [kernel(0, f"op{number}") for number in range(20)]
     before, after = report(graph(), *kernels), report(graph(), *kernels, kernel(0, "more"))
