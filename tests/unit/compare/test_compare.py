@@ -14,7 +14,7 @@ from paths import DATA
 from instrumented_backend.compare.compare import compare
 from instrumented_backend.compare.difference import Change, Comparison
 from instrumented_backend.compare.matching import match_graphs
-from instrumented_backend.records import CompiledRecord, Report, read_report
+from instrumented_backend.records import CompiledRecord, Report, notes, read_report
 from instrumented_backend.views import diff
 
 
@@ -231,6 +231,19 @@ def test_gpt2_on_the_oldest_torch_and_on_the_newest(tmp_path: Path) -> None:
     assert ("torch", "2.11.0+cu130", "2.15.0+cu132") in [
         (each.what, each.before, each.after) for each in found.surroundings
     ]
+
+
+def test_code_that_was_not_read_for_want_of_time() -> None:
+    """Of a long run's end: its kernels are there by name, and its calls are not."""
+    said = {"notes": ["by name only"], "note_codes": [notes.NOT_PARSED]}
+    by_name = {**said, "total_bytes": None}
+    before = report(graph(), kernel(0, name="cpp_fused_add_mul_0", **by_name))
+    called = kernel(0, name="extern_kernels.mm", language="extern", lines=(12,))
+    after = report(graph(), kernel(0, "add", "mul", name="cpp_fused_add_mul_0"), called)
+    for one, other in ((before, after), (after, before)):
+        found = compare(one, other)
+        assert found.changes == []
+        assert [each.what for each in found.surroundings] == ["kernels known"]
 
 
 def test_a_forward_is_to_blame_for_its_backward() -> None:
