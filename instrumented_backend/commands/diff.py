@@ -83,9 +83,7 @@ def _drawn(compared: "list[Comparison]", layout: str) -> str:
         plain = msgspec.to_builtins(compared)
         return json.dumps(plain[0] if len(plain) == 1 else plain, indent=1)
     if layout == "html":
-        if len(compared) > 1:
-            raise click.UsageError("html shows one rank: name a report of each run")
-        return diff.as_html(compared[0])
+        return diff.as_html(compared)
     if layout == "markdown":
         return "\n\n".join(map(diff.as_markdown, compared))
     width = terminal_width()

@@ -46,16 +46,31 @@ def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
     return MatchedItems(pairs, gone, new)
 
 
-LIKE_ENOUGH = 0.3  # of the ops on two lines, to take them for one line that has changed
+LIKE_ENOUGH = 0.3  # of the ops on two lines of a function, to take them for one that has changed
+MOSTLY = 0.6  # of the ops of two kernels
+ALIKE = 1.0  # the same in another function of the file, which has a new name
 
 
 def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
-    """Lines of eager ops: those of one function that run most nearly the same ops."""
+    """Lines of eager ops: those of one function that run most nearly the same ops.
+
+    Then those of a function whose file has a new name, and of one that has a new name itself.
+    """
     matched = match_items(before, after)
-    groups: dict[tuple[str | None, str], tuple[list[Item], list[Item]]] = {}
+    for key, least in (
+        (lambda item: (item.label, file_name(item.file)), LIKE_ENOUGH),
+        (lambda item: (item.label,), LIKE_ENOUGH),
+        (lambda item: (file_name(item.file),), ALIKE),
+    ):
+        _pair_lines(matched, key, least)
+    return matched
+
+
+def _pair_lines(matched: MatchedItems, key: Callable[[Item], Hashable], least: float) -> None:
+    groups: dict[Hashable, tuple[list[Item], list[Item]]] = {}
     for side, found in enumerate((matched.gone, matched.new)):
         for item in found:
-            groups.setdefault((item.label, file_name(item.file)), ([], []))[side].append(item)
+            groups.setdefault(key(item), ([], []))[side].append(item)
     for mine, others in groups.values():
         ranked = sorted(
             (-_shared_ops(one, other), i, j)
@@ -64,11 +79,43 @@ def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedI
         )
         for likeness, i, j in ranked:
             one, other = mine[i], others[j]
-            if -likeness >= LIKE_ENOUGH and one in matched.gone and other in matched.new:
-                matched.pairs.append((one, other))
-                matched.gone.remove(one)
-                matched.new.remove(other)
-    return matched
+            if -likeness >= least and one in matched.gone and other in matched.new:
+                _take(matched, one, other)
+
+
+def match_kernels_by_name(matched: MatchedItems) -> None:
+    """Pair kernels of which one report has only the name: plain Inductor filled the caches."""
+    for one in list(matched.gone):
+        for other in matched.new:
+            same = (one.kind, one.label, one.direction, one.name)
+            is_unknown = not (one.fused and other.fused)
+            if is_unknown and same == (other.kind, other.label, other.direction, other.name):
+                _take(matched, one, other)
+                break
+
+
+def match_kernels_of_another_torch(matched: MatchedItems) -> None:
+    """Pair what is left: kernels that move as many bytes, most of whose ops have the same names.
+
+    Which ops a kernel comes from is written down otherwise by another version of torch.
+    """
+    gone, new = matched.gone[:MAX_COMPARED], matched.new[:MAX_COMPARED]
+    ranked = sorted(
+        (-_shared_ops(one, other), i, j)
+        for i, one in enumerate(gone)
+        for j, other in enumerate(new)
+        if (one.kind, one.label, one.direction, one.moved_bytes)
+        == (other.kind, other.label, other.direction, other.moved_bytes)
+    )
+    for likeness, i, j in ranked:
+        if -likeness >= MOSTLY and gone[i] in matched.gone and new[j] in matched.new:
+            _take(matched, gone[i], new[j])
+
+
+def _take(matched: MatchedItems, one: Item, other: Item) -> None:
+    matched.pairs.append((one, other))
+    matched.gone.remove(one)
+    matched.new.remove(other)
 
 
 def _shared_ops(one: Item, other: Item) -> float:

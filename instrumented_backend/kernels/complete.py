@@ -5,13 +5,16 @@ its provenance, what only Inductor's code generator knew, and its time in the ru
 """
 
 import copy
+from collections.abc import Callable
 
 from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar
+from instrumented_backend.kernels.sidecar import Anchor, GeneratorFacts, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
 from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
+
+FoundAgain = Callable[[dict[str, Anchor]], dict[str, str | None]]
 
 ESTIMATED = "estimated"
 INDUCTOR = "inductor"
@@ -175,12 +178,31 @@ def add_provenance(record: KernelRecord, said: Provenance) -> None:
     record.kernel_path = said.kernel_path or record.kernel_path
 
 
-def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
-    """To the records of a graph's module, what its side file has of them."""
+def add_sidecar(
+    kernels: list[KernelRecord], module_path: str, found_again: FoundAgain | None = None
+) -> None:
+    """To the records of a graph's module, what its side file has of them.
+
+    ``found_again`` knows where lines of the side file are now, in the program that runs.
+    """
     known = read_sidecar(module_path)
     for kernel in kernels:
-        if kernel.kernel_name in known:
-            add_generator_facts(kernel, known[kernel.kernel_name])
+        facts = known.get(kernel.kernel_name)
+        if facts is not None:
+            if found_again is not None:
+                _move_lines(facts, found_again(facts.anchors))
+            add_generator_facts(kernel, facts)
+
+
+def _move_lines(facts: GeneratorFacts, now: dict[str, str | None]) -> None:
+    """A line whose node is not in the graph is not known any more."""
+
+    def moved(lines: list[str]) -> list[str]:
+        places = (now.get(line, line) for line in lines)
+        return list(dict.fromkeys(place for place in places if place is not None))
+
+    facts.source_lines = moved(facts.source_lines)
+    facts.op_lines = {op: moved(lines) for op, lines in facts.op_lines.items()}
 
 
 def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
@@ -188,6 +210,7 @@ def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
     record.aten_ops = record.aten_ops or facts.aten_ops
     record.fx_nodes = record.fx_nodes or facts.fx_nodes
     record.source_lines = record.source_lines or facts.source_lines
+    record.op_lines = facts.op_lines
     if facts.total_bytes is not None:
         _add_inductors_sum(record, facts.total_bytes)
 
@@ -212,7 +235,7 @@ def add_text(timed: KernelRecord, parsed: KernelRecord) -> None:
     if timed.language == "unknown":  # nothing of it was measured
         timed.language, timed.kernel_category = parsed.language, parsed.kernel_category
     timed.aten_ops, timed.fx_nodes = parsed.aten_ops, parsed.fx_nodes
-    timed.source_lines = parsed.source_lines
+    timed.source_lines, timed.op_lines = parsed.source_lines, parsed.op_lines
     timed.kernel_path = timed.kernel_path or parsed.kernel_path
     if parsed.bytes_source == INDUCTOR and parsed.arg_shapes == timed.arg_shapes:
         timed.total_bytes, timed.bytes_source = parsed.total_bytes, parsed.bytes_source

@@ -334,13 +334,13 @@ class Session:
 
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
         path = inductor.code_path(compiled_graph)
-        code = GeneratedCode(compiled_graph, path, direction)
+        code = GeneratedCode(compiled_graph, path, direction, graph.node_lines)
         if self._kernel_timer is not None:
             with self.failures.guard("kernel times"):
                 cpp = [kernel.name for kernel in code.names if kernel.language == "cpp"]
                 modules = inductor.generated_modules()
                 code.times = self._kernel_timer.install(modules, path, cpp)
-        self._codegen.file(path, [kernel.name for kernel in code.names])
+        self._codegen.file(path, [kernel.name for kernel in code.names], graph.node_lines)
         graph.code.append(code)
         self._reader.read(code, compiled_graph)
 

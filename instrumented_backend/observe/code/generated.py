@@ -21,6 +21,7 @@ from instrumented_backend.kernels.graph_module import ParseError, kernel_names
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.graphs.node_lines import NodeLines
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
@@ -37,9 +38,16 @@ class _OutOfTime(Exception):
 class GeneratedCode:
     """One generated module. Its kernels are kept as packed records once it has been parsed."""
 
-    def __init__(self, compiled_graph: Any, path: str, direction: str) -> None:
-        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``."""
+    def __init__(
+        self, compiled_graph: Any, path: str, direction: str, lines: NodeLines | None = None
+    ) -> None:
+        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``.
+
+        ``lines`` are those of the graph's nodes now: the code may come from a cache that was
+        filled before the program was edited, or by another program.
+        """
         self.path = path
+        self._lines = lines
         self.direction = direction
         self.names = kernel_names(compiled_graph.source_code)
         self._graph = weakref.ref(compiled_graph)
@@ -82,7 +90,7 @@ class GeneratedCode:
             kernels = []  # code of a kind in which there are none to find
         for kernel in kernels:
             kernel.direction = self.direction
-        add_sidecar(kernels, self.path)
+        add_sidecar(kernels, self.path, self._lines.found_again if self._lines else None)
         return kernels
 
     @property

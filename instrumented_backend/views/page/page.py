@@ -250,7 +250,7 @@ def _kernel(
         name: _words(value)
         for name, value in field_values(record).items()
         if value not in (None, [], {})
-        and name not in ("source_lines", "notes", "note_codes", "kernel_name")
+        and name not in ("source_lines", "op_lines", "notes", "note_codes", "kernel_name")
     }
     if texts is None:  # they may be of a folder that is nobody's business
         for name in ("path", "kernel_path"):

@@ -54,3 +54,34 @@ def test_a_graph_without_end_is_kept_small() -> None:
     assert lines.of([f"relu_{MAX_NODES - 1}"]) == "/home/me/model.py:14"
     assert lines.of([f"relu_{MAX_NODES}"]) is None
     assert len(lines._packed) < 5 * MAX_NODES
+
+
+MODEL = "/home/me/model.py"
+
+
+def made(*places: tuple[str, int], names: str = "relu") -> NodeLines:
+    gm = graph(*(frame(file, line) for file, line in places))
+    for node in gm.graph.nodes:
+        if node.op == "call_function":
+            node.name = node.name.replace("relu", names)
+    return NodeLines(gm)
+
+
+def test_lines_are_found_again_after_an_edit() -> None:
+    then = made((MODEL, 11), (MODEL, 12), (MODEL, 11))
+    anchors = then.anchors()
+    assert list(anchors) == [f"{MODEL}:11", f"{MODEL}:12"]
+    moved = made((MODEL, 21), (MODEL, 22), (MODEL, 21))
+    assert moved.found_again(anchors) == {
+        f"{MODEL}:11": f"{MODEL}:21",
+        f"{MODEL}:12": f"{MODEL}:22",
+    }
+    # A variable has a new name, and so have its nodes; or it is another program.
+    other = made(("/me/b.py", 3), ("/me/b.py", 4), ("/me/b.py", 3), names="gelu")
+    assert other.found_again(anchors) == {f"{MODEL}:11": "/me/b.py:3", f"{MODEL}:12": "/me/b.py:4"}
+
+
+def test_a_line_whose_node_is_gone_is_not_known() -> None:
+    anchors = made((MODEL, 11), (MODEL, 12)).anchors()
+    shorter = made((MODEL, 21))
+    assert shorter.found_again(anchors) == {f"{MODEL}:11": f"{MODEL}:21", f"{MODEL}:12": None}

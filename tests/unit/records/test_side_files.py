@@ -2,7 +2,12 @@
 
 from pathlib import Path
 
-from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar, write_sidecar
+from instrumented_backend.kernels.sidecar import (
+    Anchor,
+    GeneratorFacts,
+    read_sidecar,
+    write_sidecar,
+)
 from instrumented_backend.records.side_files import load, save, side_file
 
 
@@ -33,3 +38,28 @@ def test_the_kernels_facts(tmp_path: Path) -> None:
     assert read_sidecar(module) == {"k": GeneratorFacts(aten_ops=["aten.add"])}
     save(side_file(module, "kernels"), ["of another form"])
     assert read_sidecar(module) == {}
+
+
+def test_lines_of_kernels_are_kept_once(tmp_path: Path) -> None:
+    module, line = str(tmp_path / "ab" / "cab.py"), f"/home/{'long/' * 20}model.py:3"
+    facts = GeneratorFacts(
+        aten_ops=["aten.add", "aten.view"],
+        source_lines=[line, "m.py:4"],
+        op_lines={"aten.add": ["m.py:4", line]},
+        anchors={line: Anchor("add", 0, 7)},
+    )
+    write_sidecar(module, {"k": facts, "k_1": facts})
+    assert read_sidecar(module) == {"k": facts, "k_1": facts}
+    file = side_file(module, "kernels")
+    assert file.read_text().count("model.py") == 1
+    file.write_text(file.read_text().replace("[0, 1]", "[0, 9]"))  # the file is damaged
+    assert read_sidecar(module) == {}
+
+
+def test_an_earlier_releases_facts(tmp_path: Path) -> None:
+    module = str(tmp_path / "ab" / "cab.py")
+    save(
+        side_file(module, "kernels"), {"k": {"aten_ops": ["aten.add"], "source_lines": ["m.py:3"]}}
+    )
+    known = GeneratorFacts(aten_ops=["aten.add"], source_lines=["m.py:3"])
+    assert read_sidecar(module) == {"k": known}
