@@ -8,7 +8,7 @@ import copy
 
 from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
 from instrumented_backend.kernels.wrapper import CallSite, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
@@ -175,12 +175,13 @@ def add_provenance(record: KernelRecord, said: Provenance) -> None:
     record.kernel_path = said.kernel_path or record.kernel_path
 
 
-def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
-    """To the records of a graph's module, what its side file has of them."""
-    known = read_sidecar(module_path)
+def add_sidecar(kernels: list[KernelRecord], module_path: str) -> Sidecar:
+    """To the records of a graph's module, what its side file has of them; returns what it has."""
+    kept = read_sidecar(module_path)
     for kernel in kernels:
-        if kernel.kernel_name in known:
-            add_generator_facts(kernel, known[kernel.kernel_name])
+        if kernel.kernel_name in kept.kernels:
+            add_generator_facts(kernel, kept.kernels[kernel.kernel_name])
+    return kept
 
 
 def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:

@@ -297,6 +297,11 @@ class Session:
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
 
+    def given_to_inductor(self, gm: Any) -> None:
+        """A graph of AOTAutograd's, before Inductor changes it."""
+        with self.failures.guard("a kernel's origins"):
+            self._codegen.given(gm)
+
     def is_compiling(self) -> bool:
         """Is this thread inside a compilation that is observed?"""
         with self.failures.guard("counters"):
@@ -334,13 +339,13 @@ class Session:
 
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
         path = inductor.code_path(compiled_graph)
-        code = GeneratedCode(compiled_graph, path, direction)
+        code = GeneratedCode(compiled_graph, path, direction, graph.node_lines)
         if self._kernel_timer is not None:
             with self.failures.guard("kernel times"):
                 cpp = [kernel.name for kernel in code.names if kernel.language == "cpp"]
                 modules = inductor.generated_modules()
                 code.times = self._kernel_timer.install(modules, path, cpp)
-        self._codegen.file(path, [kernel.name for kernel in code.names])
+        self._codegen.file(path, [kernel.name for kernel in code.names], graph.node_lines)
         graph.code.append(code)
         self._reader.read(code, compiled_graph)
 

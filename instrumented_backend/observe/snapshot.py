@@ -224,20 +224,12 @@ def _kernels(
         for code in list(graph.code):
             for kernel in code.kernels():
                 kernel.graph = record.graph
-                if kernel.language == "extern" and not kernel.source_lines:
-                    kernel.source_lines = _lines_of_call(graph, kernel)
                 kernels.append(kernel)
     if device is not None:
         records = {record.graph: record for _, record in shown}
         add_times(kernels, device, records)
         add_extern_times(kernels, launched, records)
     return kernels
-
-
-def _lines_of_call(graph: ObservedGraph, kernel: KernelRecord) -> list[str]:
-    """The code generator is asked for lines where it defines a kernel; a call names its nodes."""
-    line = graph.node_lines.of(kernel.fx_nodes) if graph.node_lines and kernel.fx_nodes else None
-    return [line] if line is not None else []
 
 
 def _graph_record(graph: ObservedGraph) -> GraphRecord:

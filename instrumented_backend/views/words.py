@@ -1,6 +1,7 @@
 """Words as every text shows them; figures are in `instrumented_backend.units`."""
 
 import os
+import re
 import textwrap
 
 from instrumented_backend.records.escapes import shown
@@ -16,6 +17,15 @@ def count(number: int, noun: str, spread: float | None = None) -> str:
 def phase(name: str) -> str:
     """``"aot_autograd_s"``, as records have it, in words."""
     return name.removesuffix("_s").replace("_", " ")
+
+
+_RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
+
+
+def function(name: str) -> str:
+    """``"forward from line 47 on"`` for the rest of a function, as Dynamo calls it, after a break."""
+    found = _RESUMED.match(name)
+    return f"{found['function']} from line {found['line']} on" if found else name
 
 
 def short_path(file: str | None, line: int | str | None) -> str:

@@ -68,6 +68,11 @@ class ShownFile:
         return sum(known) if known else None
 
     @property
+    def most_us(self) -> float:
+        """Of one line."""
+        return max((one.eager_time_us or 0.0 for one in self.records), default=0.0)
+
+    @property
     def breaks(self) -> int:
         return sum(len(one.breaks) for one in self.records)
 
@@ -88,6 +93,8 @@ def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFil
     files = []
     for number, (file, records) in enumerate(by_file.items()):
         if file is None:
+            if not any(map(_tells_something, records)):
+                continue
             shown_file = ShownFile("no known line", "", f"{prefix}f-none", records)
             shown_file.said = "ops of threads without a frame of the program's, and library kernels"
         else:
@@ -96,6 +103,10 @@ def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFil
             _add_lines(shown_file, entry, eager, with_source)
         files.append(shown_file)
     return sorted(files, key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))
+
+
+def _tells_something(record: LineRecord) -> bool:
+    return bool(states(record) or record.kernels)
 
 
 def _add_lines(

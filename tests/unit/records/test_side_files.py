@@ -2,7 +2,13 @@
 
 from pathlib import Path
 
-from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar, write_sidecar
+from instrumented_backend.kernels.sidecar import (
+    GeneratorFacts,
+    GraphLines,
+    Sidecar,
+    read_sidecar,
+    write_sidecar,
+)
 from instrumented_backend.records.side_files import load, save, side_file
 
 
@@ -28,8 +34,10 @@ def test_a_side_file_is_bounded_and_whole(tmp_path: Path) -> None:
 
 def test_the_kernels_facts(tmp_path: Path) -> None:
     module = str(tmp_path / "ab" / "cab.py")
-    assert read_sidecar(module) == {}
-    write_sidecar(module, {"k": GeneratorFacts(aten_ops=["aten.add"])})
-    assert read_sidecar(module) == {"k": GeneratorFacts(aten_ops=["aten.add"])}
-    save(side_file(module, "kernels"), ["of another form"])
-    assert read_sidecar(module) == {}
+    assert read_sidecar(module) == Sidecar()
+    lines = GraphLines("digest", ["/home/me/model.py:3"], [0, -1], {"mm": 0})
+    sidecar = Sidecar({"k": GeneratorFacts(aten_ops=["aten.add"])}, lines)
+    write_sidecar(module, sidecar)
+    assert read_sidecar(module) == sidecar
+    save(side_file(module, "origins"), ["of another form"])
+    assert read_sidecar(module) == Sidecar()
