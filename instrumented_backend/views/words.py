@@ -19,13 +19,12 @@ def phase(name: str) -> str:
     return name.removesuffix("_s").replace("_", " ")
 
 
-_RESUMED = re.compile(r"^torch_dynamo_resume_in_(?P<function>.*)_at_(?P<line>\d+)$")
+_RESUMED = re.compile(r"\btorch_dynamo_resume_in_(?P<function>\w+?)_at_(?P<line>\d+)\b")
 
 
-def function(name: str) -> str:
-    """``"forward from line 47 on"`` for the rest of a function, as Dynamo calls it, after a break."""
-    found = _RESUMED.match(name)
-    return f"{found['function']} from line {found['line']} on" if found else name
+def function(text: str) -> str:
+    """``"forward from line 47 on"`` for what Dynamo calls the rest of a function, after a break."""
+    return _RESUMED.sub(r"\g<function> from line \g<line> on", text)
 
 
 def short_path(file: str | None, line: int | str | None) -> str:

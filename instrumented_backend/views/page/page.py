@@ -222,7 +222,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
         for line in file.lines
-        if line.record is not None
+        if line.record is not None or line.is_target
     }
 
     first_kernels: dict[int | None, int] = {}
@@ -362,7 +362,7 @@ def _step(step: NextStep, anchors: dict[tuple[str | None, int | None], str]) -> 
         file, _, line = step.where.rpartition(":")
         place, anchor = short_path(file, int(line)), anchors.get((file, int(line)))
     trial = step.known == TRIAL
-    words = step.text.removeprefix(TRIAL_TELLS)
+    words = function(step.text.removeprefix(TRIAL_TELLS))
     section = _TOLD_IN.get(step.code, "ledger")
     return ShownStep(words, place, anchor, section, at_most(step), trial)
 
@@ -391,7 +391,7 @@ def _ranks(reports: Sequence[Report]) -> list[Compared]:
         ("total ops", [report.summary.total_ops for report in reports]),
         ("graphs from the cache", [report.caches.graphs.hit for report in reports]),
     ):
-        texts = ["-" if value is None else f"{value}" for value in values]
+        texts = ["-" if value is None else whole(value) for value in values]
         found.append(Compared(name, texts, len(set(texts)) > 1))
     for name, took in (
         ("compiling (s)", [report.compile.total_s for report in reports]),

@@ -60,6 +60,24 @@ def test_the_source_is_that_of_the_run(report: Report, tmp_path: Path) -> None:
     assert "not on this machine" in Parsed(render_page([report])).text
 
 
+def test_the_source_of_a_run_on_another_machine(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout has it under another root, if it is the same to the byte."""
+    there, here = "/cluster/job/model/program.py", tmp_path / "checkout" / "model" / "program.py"
+    for line in report.lines:
+        line.file = there
+    report.files[0].file = there
+    here.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "checkout")
+    assert "not on this machine" in Parsed(render_page([report])).text
+    here.write_text(PROGRAM)
+    assert "return y.add(1)" in Parsed(render_page([report])).text
+    here.write_text(PROGRAM.replace("add", "mul"))
+    text = Parsed(render_page([report])).text
+    assert "return y.mul(1)" not in text and "has changed" in text
+
+
 def test_windows_line_ends_and_no_last_one(report: Report, tmp_path: Path) -> None:
     (tmp_path / "program.py").write_bytes(b"\xef\xbb\xbfx = 1\r\ny = 2")
     report.files = [FileRecord(report.files[0].file, digest("x = 1\ny = 2\n"))]
