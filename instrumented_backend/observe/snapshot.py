@@ -25,6 +25,7 @@ from instrumented_backend.observe.ops.estimate import OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
+from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.observe.source_lines import add_lines
 from instrumented_backend.records import (
     BreakRecord,
@@ -77,6 +78,7 @@ def assemble(
     outside: Counts,
     devices: Iterable[str],
     started: Started,
+    sources: SourceFiles,
     remarks: list[Note],
     guard: Callable[[str], AbstractContextManager[None]],
     status: str = ENDED,
@@ -158,7 +160,7 @@ def assemble(
         return report
     with guard("lines"):
         lined = [(graph.ops, record) for graph, record in shown]
-        add_lines(report, lined, found, nested_calls(observed) if observed else {})
+        add_lines(report, lined, found, nested_calls(observed) if observed else {}, sources)
     if kept is not None:
         kept.listing.lines, kept.listing.files = report.lines, report.files
     return report

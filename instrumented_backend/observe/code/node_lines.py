@@ -36,6 +36,7 @@ class NodeLines:
                 of_nodes.append(
                     _NO_PLACE if place is None else places.setdefault(place, len(places))
                 )
+        self.files = frozenset(place.rpartition(":")[0] for place in places)
         self._kinds = kinds.hexdigest()
         self._packed = zlib.compress(marshal.dumps((list(places), of_nodes, names)), level=1)
 

@@ -18,11 +18,14 @@ MAX_KERNEL = 20_000  # characters of one kernel
 MAX_KERNELS = 1_500_000  # characters of all of them
 
 NOT_HERE = "its text is not on this machine"
+CHANGED_MEANWHILE = "it was changed while the program ran: its text would not be what ran"
 CHANGED = "it has changed since the program ran: its text would not be what ran"
 
 
 def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
     """The file's lines; or None, and why."""
+    if record.changed:
+        return None, CHANGED_MEANWHILE
     if record.sha256 is None:
         return None, NOT_HERE
     found = False
