@@ -303,7 +303,7 @@ KINDS = """
 
     class Leaf(Base):
         def inner(self, x):
-            return super().forward.__self__.scaled(
+            return self.scaled(
                 x,
             )
 
