@@ -211,6 +211,10 @@ class Drawn:
         return any(each.record.device_time_total_us is not None for each in self.kernels)
 
     @property
+    def has_peaks(self) -> bool:
+        return any(each.record.peak_pct is not None for each in self.kernels)
+
+    @property
     def captured_pct(self) -> str:
         return percent(self.report.summary.pct_ops)
 
