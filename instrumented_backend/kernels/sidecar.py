@@ -36,8 +36,10 @@ class Sidecar:
 
 
 def write_sidecar(module_path: str, sidecar: Sidecar) -> None:
-    """Raises OSError."""
-    side_files.save(side_files.side_file(module_path, _KIND), asdict(sidecar))
+    """Without the lines, where there is no room for them. Raises OSError."""
+    path = side_files.side_file(module_path, _KIND)
+    if not side_files.save(path, asdict(sidecar)):
+        side_files.save(path, asdict(Sidecar(sidecar.kernels)))
 
 
 def has_sidecar(module_path: str) -> bool:

@@ -24,7 +24,6 @@ def add_own_lines(
             found = _of_call(kernel, kept, own, by_name)
         else:
             found = [by_name[name] for name in kernel.fx_nodes if name in by_name]
-            found = found or kernel.source_lines
         kernel.source_lines = list(dict.fromkeys(found))
 
 

@@ -29,7 +29,7 @@ class NodeLines:
         for node in gm.graph.nodes:
             if not node.op.startswith("call_"):
                 continue
-            kinds.update(f"{node.op} {getattr(node.target, '__name__', node.target)}\n".encode())
+            kinds.update(f"{node.op} {_called(node.target)}\n".encode(errors="replace"))
             if len(names) < MAX_NODES:
                 place = line_of_stack(node.meta.get("stack_trace"))
                 names[node.name] = len(of_nodes)
@@ -79,6 +79,13 @@ class NodeLines:
             if now != _NO_PLACE and 0 <= then < len(kept.places):
                 own[kept.places[then]][places[now]] = None
         return {place: list(found) for place, found in own.items()}
+
+
+def _called(target: object) -> str:
+    """The same in each process."""
+    if isinstance(target, str):
+        return target
+    return str(getattr(target, "__name__", type(target).__name__))
 
 
 def lines_of_nodes(nodes: Iterable["torch.fx.Node"]) -> dict[str, str]:

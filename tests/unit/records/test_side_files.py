@@ -22,9 +22,9 @@ def test_where_they_are() -> None:
 def test_a_side_file_is_bounded_and_whole(tmp_path: Path) -> None:
     path = side_file(str(tmp_path / "ab" / "cab.py"), "graph_stats", "fkey")
     assert load(path) is None
-    save(path, [[3, 1]])
+    assert save(path, [[3, 1]])
     assert load(path) == [[3, 1]]
-    save(path, "x" * 600_000)
+    assert not save(path, "x" * 600_000)
     assert load(path) == [[3, 1]]
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     for useless in ("", "[]", "null", '{"version": 99, "data": {}}', '{"data": 3}', "{", "\0"):
@@ -39,5 +39,8 @@ def test_the_kernels_facts(tmp_path: Path) -> None:
     sidecar = Sidecar({"k": GeneratorFacts(aten_ops=["aten.add"])}, lines)
     write_sidecar(module, sidecar)
     assert read_sidecar(module) == sidecar
+    lines.places *= 50_000
+    write_sidecar(module, sidecar)
+    assert read_sidecar(module) == Sidecar(sidecar.kernels)
     save(side_file(module, "origins"), ["of another form"])
     assert read_sidecar(module) == Sidecar()
