@@ -299,7 +299,10 @@ def _kernel(
 
 def _words(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+        parts = ((name, _words(item), isinstance(item, list)) for name, item in value.items())
+        return ", ".join(
+            f"{name} [{words}]" if many else f"{name} {words}" for name, words, many in parts
+        )
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return whole(value) if type(value) is int else str(value)
