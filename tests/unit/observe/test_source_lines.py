@@ -107,7 +107,8 @@ def test_digests_are_of_the_text(report: Report, tmp_path: Path) -> None:
     path = tmp_path / "windows.py"
     path.write_bytes(b"x = 1\r\n")
     line = Line(str(path), 1, "f")
-    add_lines(report, [(GraphOps(forward_lines=Counter({line: 1, A: 1})), graph(1, 0))], None, {})
+    ops = GraphOps(forward_lines=Counter({line: 1, A: 1}))
+    add_lines(report, [(ops, graph(1, 0))], None, {}, SourceFiles())
     # printf 'x = 1\n' | sha256sum
     digests = {file.file: file.sha256 for file in report.files}
     assert digests == {str(path): SHA256_OF_X, "a.py": None}
