@@ -6,10 +6,12 @@ import marshal
 import zlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from instrumented_backend.kernels.sidecar import GraphLines
 from instrumented_backend.observe.messages.reasons import frames, users_frame
+from instrumented_backend.torch_compat.fx import graphs_in
 
 if TYPE_CHECKING:
     import torch
@@ -24,15 +26,15 @@ class NodeLines:
     def __init__(self, gm: "torch.fx.GraphModule") -> None:
         places: dict[str, int] = {}
         of_nodes: list[int] = []
-        names: dict[str, int] = {}
+        names: list[str] = []
         kinds = hashlib.blake2b(digest_size=16)
-        for node in gm.graph.nodes:
+        for node in chain.from_iterable(graph.nodes for graph in graphs_in(gm)):
             if not node.op.startswith("call_"):
                 continue
             kinds.update(f"{node.op} {_called(node.target)}\n".encode(errors="replace"))
             if len(names) < MAX_NODES:
                 place = line_of_stack(node.meta.get("stack_trace"))
-                names[node.name] = len(of_nodes)
+                names.append(node.name)
                 of_nodes.append(
                     _NO_PLACE if place is None else places.setdefault(place, len(places))
                 )
@@ -40,20 +42,23 @@ class NodeLines:
         self._kinds = kinds.hexdigest()
         self._packed = zlib.compress(marshal.dumps((list(places), of_nodes, names)), level=1)
 
-    def _unpacked(self) -> tuple[list[str], list[int], dict[str, int]]:
-        unpacked: tuple[list[str], list[int], dict[str, int]] = marshal.loads(
+    def _unpacked(self) -> tuple[list[str], list[int], list[str]]:
+        unpacked: tuple[list[str], list[int], list[str]] = marshal.loads(
             zlib.decompress(self._packed)
         )
         return unpacked
 
     def by_name(self) -> dict[str, str]:
-        """``"file.py:12"`` of each node that has a line."""
+        """``"file.py:12"`` of each node that has a line.
+
+        Nested graphs have names of their own: of those that mean several lines, none is told.
+        """
         places, of_nodes, names = self._unpacked()
-        return {
-            name: places[of_nodes[number]]
-            for name, number in names.items()
-            if of_nodes[number] != _NO_PLACE
-        }
+        found: defaultdict[str, set[int]] = defaultdict(set)
+        for name, number in zip(names, of_nodes, strict=True):
+            if number != _NO_PLACE:
+                found[name].add(number)
+        return {name: places[min(known)] for name, known in found.items() if len(known) == 1}
 
     def kept(self, inductors: Mapping[str, str]) -> GraphLines:
         """What another program with this graph needs to find its own lines.

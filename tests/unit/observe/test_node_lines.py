@@ -55,6 +55,17 @@ def test_code_without_text_stands_for_its_caller() -> None:
     assert lines_of_nodes(nodes)["relu_1"] == "<string>:2"  # better than nothing
 
 
+def test_nested_graphs() -> None:
+    """Such as a checkpointed block's; ``relu`` is in both, on two lines."""
+    gm = graph(frame(MODEL, 14), frame(MODEL, 15))
+    gm.block = graph(*(frame(MODEL, line) for line in (24, 15, 26)))
+    assert NodeLines(gm).by_name() == {"relu_1": f"{MODEL}:15", "relu_2": f"{MODEL}:26"}
+    before, after = NodeLines(gm).kept({}), graph(frame(MODEL, 114), frame(MODEL, 115))
+    after.block = graph(*(frame(MODEL, line) for line in (124, 115, 126)))
+    own = NodeLines(after).own_places(before)
+    assert own == {f"{MODEL}:{line}": [f"{MODEL}:{100 + line}"] for line in (14, 15, 24, 26)}
+
+
 def test_a_graph_without_end_is_kept_small() -> None:
     lines = NodeLines(graph(*[frame(MODEL, 14)] * (MAX_NODES + 1)))
     assert f"relu_{MAX_NODES - 1}" in lines.by_name()
