@@ -103,7 +103,7 @@ def lines_of_nodes(nodes: Iterable["torch.fx.Node"]) -> dict[str, str]:
     return lines
 
 
-@functools.lru_cache(maxsize=1_000)  # nodes of one line follow each other
+@functools.lru_cache(maxsize=64)  # nodes of one line follow each other
 def line_of_stack(stack: str | None) -> str | None:
     """``"/path/model.py:12"``: the last frame of a formatted stack that is not torch's."""
     frame = users_frame(frames(stack)) if stack else None
