@@ -33,17 +33,25 @@ def _of_call(
     own: dict[str, list[str]],
     by_name: dict[str, str],
 ) -> list[str]:
-    """Of the last node that has a line: what a call reads is named before what it computes.
+    """Of the last node: what a call reads is named before what it computes.
 
-    In a backward, nodes have names of Inductor's graph, unless they are computed again: what both
-    graphs have a node of is the backward's.
+    In a backward, nodes have names of Inductor's graph, unless they are computed again; without its
+    names the op's line is unknown, and one before it is of what it reads. In a forward, they are
+    named as Dynamo named them, and the last one that it knows is the op.
     """
+    inductors = {} if kept is None else kept.named
+    if kernel.direction == "backward":
+        last = kernel.fx_nodes[-1:]
+        found = [place for name in last for place in _own_of(inductors.get(name), kept, own)]
+        return found or [by_name[name] for name in last if name in by_name]
     for name in reversed(kernel.fx_nodes):
-        number = None if kept is None else kept.named.get(name)
-        known = kept is not None and number is not None and 0 <= number < len(kept.places)
-        inductors = own.get(kept.places[number], []) if known else []  # type: ignore[union-attr,index]
-        dynamos = [by_name[name]] if name in by_name else []
-        found = (inductors or dynamos) if kernel.direction == "backward" else (dynamos or inductors)
+        found = [by_name[name]] if name in by_name else _own_of(inductors.get(name), kept, own)
         if found:
             return found
     return []
+
+
+def _own_of(number: int | None, kept: GraphLines | None, own: dict[str, list[str]]) -> list[str]:
+    if kept is None or number is None or not 0 <= number < len(kept.places):
+        return []
+    return own.get(kept.places[number], [])

@@ -113,6 +113,9 @@ def test_an_extern_call_has_the_line_of_its_own_op() -> None:
     assert call("forward", "relu", "relu_2") == ["15"]
     assert call("backward", "relu", "mul_3", "mm") == ["15"]  # and not the one it reads from
     assert call("backward", "t", "relu_3") == []
+    # Of a pass of Inductor's own: what it reads is of another line.
+    assert call("backward", "relu_2", "mm_default") == []
+    assert call("forward", "relu_2", "mm_default") == ["15"]
 
 
 def test_a_kernel_that_plain_inductor_compiled() -> None:
