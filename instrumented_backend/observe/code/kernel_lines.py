@@ -39,7 +39,7 @@ def _of_call(
     names the op's line is unknown, and one before it is of what it reads. In a forward, they are
     named as Dynamo named them, and the last one that it knows is the op.
     """
-    inductors = {} if kept is None else kept.named
+    inductors: dict[str, int] = {} if kept is None else kept.named
     if kernel.direction == "backward":
         last = kernel.fx_nodes[-1:]
         found = [place for name in last for place in _own_of(inductors.get(name), kept, own)]
