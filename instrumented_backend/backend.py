@@ -147,6 +147,7 @@ def _observed_inner_compile(
     @functools.wraps(inner_compile)
     def observed_inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
+            _session.given_to_inductor(gm)
             compiled: Any = inner_compile(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
             if kwargs.get("is_backward") and not inductor.is_output_code(compiled):

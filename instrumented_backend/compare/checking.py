@@ -171,7 +171,7 @@ def _guilty(figure: Figure, found: Iterable[Item]) -> list[Item]:
 
     def order(item: Item) -> tuple[bool, bool, int, float]:
         # What has no line of its own helps least, and a backward follows from its forward.
-        has_no_line = item.kind in (items.KERNEL, items.EXTERN) and not item.lines
+        has_no_line = item.kind in (items.KERNEL, items.EXTERN) and not item.places
         follows = item.direction == "backward"
         return has_no_line, follows, kinds[item.kind], -(item.cost_s or 0.0)
 

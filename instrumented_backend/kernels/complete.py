@@ -5,16 +5,13 @@ its provenance, what only Inductor's code generator knew, and its time in the ru
 """
 
 import copy
-from collections.abc import Callable
 
 from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import Anchor, GeneratorFacts, read_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
 from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
-
-FoundAgain = Callable[[dict[str, Anchor]], dict[str, str | None]]
 
 ESTIMATED = "estimated"
 INDUCTOR = "inductor"
@@ -178,31 +175,13 @@ def add_provenance(record: KernelRecord, said: Provenance) -> None:
     record.kernel_path = said.kernel_path or record.kernel_path
 
 
-def add_sidecar(
-    kernels: list[KernelRecord], module_path: str, found_again: FoundAgain | None = None
-) -> None:
-    """To the records of a graph's module, what its side file has of them.
-
-    ``found_again`` knows where lines of the side file are now, in the program that runs.
-    """
-    known = read_sidecar(module_path)
+def add_sidecar(kernels: list[KernelRecord], module_path: str) -> Sidecar:
+    """To the records of a graph's module, what its side file has of them; returns what it has."""
+    kept = read_sidecar(module_path)
     for kernel in kernels:
-        facts = known.get(kernel.kernel_name)
-        if facts is not None:
-            if found_again is not None:
-                _move_lines(facts, found_again(facts.anchors))
-            add_generator_facts(kernel, facts)
-
-
-def _move_lines(facts: GeneratorFacts, now: dict[str, str | None]) -> None:
-    """A line whose node is not in the graph is not known any more."""
-
-    def moved(lines: list[str]) -> list[str]:
-        places = (now.get(line, line) for line in lines)
-        return list(dict.fromkeys(place for place in places if place is not None))
-
-    facts.source_lines = moved(facts.source_lines)
-    facts.op_lines = {op: moved(lines) for op, lines in facts.op_lines.items()}
+        if kernel.kernel_name in kept.kernels:
+            add_generator_facts(kernel, kept.kernels[kernel.kernel_name])
+    return kept
 
 
 def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
@@ -210,7 +189,11 @@ def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
     record.aten_ops = record.aten_ops or facts.aten_ops
     record.fx_nodes = record.fx_nodes or facts.fx_nodes
     record.source_lines = record.source_lines or facts.source_lines
-    record.op_lines = facts.op_lines
+    count = len(facts.source_lines)
+    record.op_lines = {
+        op: [facts.source_lines[number] for number in numbers if 0 <= number < count]
+        for op, numbers in facts.op_lines.items()
+    }
     if facts.total_bytes is not None:
         _add_inductors_sum(record, facts.total_bytes)
 

@@ -4,104 +4,58 @@ from dataclasses import asdict, dataclass, field
 
 from instrumented_backend.records import ReportError, side_files
 
-_KIND = "kernels"
-
-
-@dataclass
-class Anchor:
-    """Where in the FX graph a line was met first: its file may be edited while caches stay warm."""
-
-    node: str
-    number: int  # among the nodes that have a line of the user's
-    nodes: int  # of these, in the graph
+_KIND = "origins"
 
 
 @dataclass
 class GeneratorFacts:
-    """Of one kernel; the fields are those of `KernelRecord`, and ``anchors`` of its lines."""
+    """Of one kernel; the fields are those of `KernelRecord`."""
 
     total_bytes: int | None = None
     aten_ops: list[str] = field(default_factory=list)
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)
-    op_lines: dict[str, list[str]] = field(default_factory=dict)  # by op of ``aten_ops``
-    anchors: dict[str, Anchor] = field(default_factory=dict)
+    op_lines: dict[str, list[int]] = field(default_factory=dict)  # of each op, in `source_lines`
 
 
 @dataclass
-class _Packed:
-    """Of one kernel, as it is written: lines by their numbers in `_Module`."""
+class GraphLines:
+    """Lines of the program that the graph was captured from, when its code was generated."""
 
-    total_bytes: int | None
-    aten_ops: list[str]
-    fx_nodes: list[str]
-    source_lines: list[int]
-    op_lines: list[list[int]]  # in the order of ``aten_ops``
+    kinds: str  # a digest of what its nodes call, in their order
+    places: list[str]  # "/path/model.py:12"
+    of_nodes: list[int]  # of each node that calls something its place in `places`, or -1
+    named: dict[str, int]  # the same of the nodes of Inductor's graph, by name
 
 
 @dataclass
-class _Module:
-    """A whole side file. Kernels share their lines, whose paths may be long."""
+class Sidecar:
+    """What is kept beside a graph's module."""
 
-    kernels: dict[str, _Packed]
-    lines: list[str]
-    anchors: dict[str, Anchor]  # by the line's number, which JSON has as text
-
-
-def write_sidecar(module_path: str, kernels: dict[str, GeneratorFacts]) -> None:
-    """Raises OSError."""
-    numbers: dict[str, int] = {}
-    anchors: dict[str, Anchor] = {}
-    packed = {}
-    for name, facts in kernels.items():
-        known = {*facts.source_lines, *(line for each in facts.op_lines.values() for line in each)}
-        for line in sorted(known):
-            number = numbers.setdefault(line, len(numbers))
-            if line in facts.anchors:
-                anchors[str(number)] = facts.anchors[line]
-        packed[name] = _Packed(
-            facts.total_bytes,
-            facts.aten_ops,
-            facts.fx_nodes,
-            [numbers[line] for line in facts.source_lines],
-            [[numbers[line] for line in facts.op_lines.get(op, ())] for op in facts.aten_ops],
-        )
-    module = asdict(_Module(packed, list(numbers), anchors))
-    side_files.save(side_files.side_file(module_path, _KIND), module)
+    kernels: dict[str, GeneratorFacts] = field(default_factory=dict)
+    lines: GraphLines | None = None
 
 
-def read_sidecar(module_path: str) -> dict[str, GeneratorFacts]:
+def write_sidecar(module_path: str, sidecar: Sidecar) -> None:
+    """Without the lines, where there is no room for them. Raises OSError."""
+    path = side_files.side_file(module_path, _KIND)
+    if not side_files.save(path, asdict(sidecar)):
+        side_files.save(path, asdict(Sidecar(sidecar.kernels)))
+
+
+def has_sidecar(module_path: str) -> bool:
+    return side_files.side_file(module_path, _KIND).exists()
+
+
+def read_sidecar(module_path: str) -> Sidecar:
     """The facts by kernel; empty where nobody wrote any, or the file is of no use."""
-    data = side_files.load(side_files.side_file(module_path, _KIND))
-    if data is None:
-        return {}
+    kept = side_files.load(side_files.side_file(module_path, _KIND))
+    if kept is None:
+        return Sidecar()
     # Here, because it brings msgspec along.
     from instrumented_backend.records.decoding import convert
 
     try:
-        if not isinstance(data, dict) or "kernels" not in data:
-            return convert(data, dict[str, GeneratorFacts])  # an earlier release's
-        module = convert(data, _Module)
-        return {name: _unpacked(facts, module) for name, facts in module.kernels.items()}
-    except (ReportError, IndexError):
-        return {}
-
-
-def _unpacked(packed: _Packed, module: _Module) -> GeneratorFacts:
-    def lines(numbers: list[int]) -> list[str]:
-        return [module.lines[number] for number in numbers]
-
-    by_op = zip(packed.aten_ops, map(lines, packed.op_lines), strict=False)
-    numbers = {number for each in (packed.source_lines, *packed.op_lines) for number in each}
-    return GeneratorFacts(
-        packed.total_bytes,
-        packed.aten_ops,
-        packed.fx_nodes,
-        lines(packed.source_lines),
-        {op: places for op, places in by_op if places},
-        {
-            module.lines[number]: module.anchors[str(number)]
-            for number in sorted(numbers)
-            if str(number) in module.anchors
-        },
-    )
+        return convert(kept, Sidecar)
+    except ReportError:
+        return Sidecar()

@@ -31,6 +31,7 @@ from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.ranks import Run
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
@@ -152,6 +153,7 @@ class Session:
         if self._device is not None:
             self._observers.append(("device time", self._device))
         self._observers.append(("snapshots", self._live.snapshots))
+        self._sources = SourceFiles()
         self._post_compile_patched = False
         self._begun = False
         self.reset()
@@ -167,6 +169,8 @@ class Session:
         if not self._begun:
             self._begun = True
             self._started = Started.now(process_age_s() or 0.0)
+            with self.failures.guard("source files"):
+                self._sources.see_program()
             with self.failures.guard("ops"):
                 self.ops.begin()
 
@@ -241,6 +245,8 @@ class Session:
         graph = ObservedGraph(self._calls, self.ops, self._device)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
+        with self.failures.guard("source files"):
+            self._sources.see(graph.node_lines.files if graph.node_lines else ())
         with self.failures.guard("torch.compile"):
             graph.record.compiled = self.compiled.graph_opened(dynamo.compilation_under_way())
         with self.failures.guard("captured ops"):
@@ -296,6 +302,11 @@ class Session:
             graph.kept = None
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
+
+    def given_to_inductor(self, gm: Any) -> None:
+        """A graph of AOTAutograd's, before Inductor changes it."""
+        with self.failures.guard("a kernel's origins"):
+            self._codegen.given(gm)
 
     def is_compiling(self) -> bool:
         """Is this thread inside a compilation that is observed?"""
@@ -400,6 +411,7 @@ class Session:
             outside=self.ledger.outside,
             devices=devices,
             started=self._started,
+            sources=self._sources,
             remarks=remarks,
             status=RUNNING,
             guard=self.failures.guard,

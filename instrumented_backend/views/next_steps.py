@@ -33,6 +33,7 @@ FAR_FROM_PEAK_PCT = 50.0
 MEMORY_BOUND = 8.0  # floating-point operations for each byte, at most
 LARGE_COMPILE_PCT = 20.0  # of the wall time
 TRIAL = "trial"
+TRIAL_TELLS = "only a trial tells: "
 # Guards that a program can keep from failing and still do what it does. Others have a graph for
 # each value, as is usual.
 _CURABLE = frozenset(
@@ -414,11 +415,11 @@ def _trials(run: _Run) -> list[NextStep]:
     tuned = any("max_autotune" in graph.config for graph in report.graphs)
     if products and not tuned:
         took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
-        text = 'only a trial tells: torch.compile(mode="max-autotune-no-cudagraphs")'
+        text = f'{TRIAL_TELLS}torch.compile(mode="max-autotune-no-cudagraphs")'
         steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
     first_s = report.compile.first_s or 0.0
     if first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
-        text = "only a trial tells: compile the block that a model repeats, not the whole model"
+        text = f"{TRIAL_TELLS}compile the block that a model repeats, not the whole model"
         steps.append(_step("regional", text, None, TRIAL, {}, {"compiling": first_s}))
     return steps
 

@@ -1,6 +1,7 @@
 """Words as every text shows them; figures are in `instrumented_backend.units`."""
 
 import os
+import re
 import textwrap
 
 from instrumented_backend.records.escapes import shown
@@ -16,6 +17,14 @@ def count(number: int, noun: str, spread: float | None = None) -> str:
 def phase(name: str) -> str:
     """``"aot_autograd_s"``, as records have it, in words."""
     return name.removesuffix("_s").replace("_", " ")
+
+
+_RESUMED = re.compile(r"\btorch_dynamo_resume_in_(?P<function>\w+?)_at_(?P<line>\d+)\b")
+
+
+def function(text: str) -> str:
+    """``"forward from line 47 on"`` for what Dynamo calls the rest of a function, after a break."""
+    return _RESUMED.sub(r"\g<function> from line \g<line> on", text)
 
 
 def short_path(file: str | None, line: int | str | None) -> str:

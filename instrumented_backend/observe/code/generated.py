@@ -19,9 +19,10 @@ from typing import Any
 from instrumented_backend.kernels.complete import add_sidecar
 from instrumented_backend.kernels.graph_module import ParseError, kernel_names
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.observe.code.kernel_lines import add_own_lines
+from instrumented_backend.observe.code.node_lines import NodeLines
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.graphs.node_lines import NodeLines
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
@@ -39,18 +40,17 @@ class GeneratedCode:
     """One generated module. Its kernels are kept as packed records once it has been parsed."""
 
     def __init__(
-        self, compiled_graph: Any, path: str, direction: str, lines: NodeLines | None = None
+        self, compiled_graph: Any, path: str, direction: str, nodes: NodeLines | None = None
     ) -> None:
         """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``.
 
-        ``lines`` are those of the graph's nodes now: the code may come from a cache that was
-        filled before the program was edited, or by another program.
+        ``nodes``: the lines of the graph that Dynamo captured.
         """
         self.path = path
-        self._lines = lines
         self.direction = direction
         self.names = kernel_names(compiled_graph.source_code)
         self._graph = weakref.ref(compiled_graph)
+        self._nodes = nodes
         self._lock = threading.Lock()
         self._packed: bytes | None = None
         self.times: ModuleTimes | None = None
@@ -90,7 +90,9 @@ class GeneratedCode:
             kernels = []  # code of a kind in which there are none to find
         for kernel in kernels:
             kernel.direction = self.direction
-        add_sidecar(kernels, self.path, self._lines.found_again if self._lines else None)
+        kept = add_sidecar(kernels, self.path)
+        if self._nodes is not None:
+            add_own_lines(kernels, kept.lines, self._nodes)
         return kernels
 
     @property

@@ -161,8 +161,13 @@ def frames(stack: str) -> list[Frame]:
 
 
 def users_frame(stack: list[Frame]) -> Frame | None:
-    """The innermost frame outside torch and the standard library."""
-    return next((frame for frame in reversed(stack) if not is_internal(frame.file)), None)
+    """The innermost frame outside torch and the standard library.
+
+    Code from ``exec`` that has no text stands for its caller, if that has one.
+    """
+    found = [frame for frame in reversed(stack) if not is_internal(frame.file)]
+    with_text = (frame for frame in found if frame.source or not frame.file.startswith("<"))
+    return next(with_text, found[0] if found else None)
 
 
 def is_repetition(payload: str) -> bool:

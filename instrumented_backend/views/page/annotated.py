@@ -31,6 +31,7 @@ class ShownLine:
     eager: list[MissingRecord] = field(default_factory=list)
     title: str = ""
     skipped: int = 0  # lines between the one above and this one
+    is_target: bool = False  # something else on the page leads here
 
 
 @dataclass
@@ -68,6 +69,11 @@ class ShownFile:
         return sum(known) if known else None
 
     @property
+    def most_us(self) -> float:
+        """Of one line."""
+        return max((one.eager_time_us or 0.0 for one in self.records), default=0.0)
+
+    @property
     def breaks(self) -> int:
         return sum(len(one.breaks) for one in self.records)
 
@@ -85,35 +91,60 @@ def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFil
     for missed in report.ops.missing:
         eager[missed.file, missed.line].append(missed)
     known = {record.file: record for record in report.files}
+    targets = _targets(report)
     files = []
     for number, (file, records) in enumerate(by_file.items()):
         if file is None:
+            if not any(map(_tells_something, records)):
+                continue
             shown_file = ShownFile("no known line", "", f"{prefix}f-none", records)
             shown_file.said = "ops of threads without a frame of the program's, and library kernels"
         else:
             entry = known.get(file, FileRecord(file))
             shown_file = ShownFile(short_path(file, None), file, f"{prefix}f{number}", records)
-            _add_lines(shown_file, entry, eager, with_source)
+            _add_lines(shown_file, entry, eager, targets[file], with_source)
         files.append(shown_file)
     return sorted(files, key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))
+
+
+def _targets(report: Report) -> defaultdict[str | None, set[int]]:
+    """Lines where no op was seen, and which tables and breaks name."""
+    places = [(graph.file, graph.line) for graph in report.graphs]
+    places += [(one.file, one.line) for one in report.compiled]
+    for broken in report.breaks:
+        places.append((broken.called_file, broken.called_line))
+        places += [(skipped.file, skipped.line) for skipped in broken.skipped]
+    targets: defaultdict[str | None, set[int]] = defaultdict(set)
+    for file, line in places:
+        if file is not None and line is not None:
+            targets[file].add(line)
+    return targets
+
+
+def _tells_something(record: LineRecord) -> bool:
+    return bool(states(record) or record.kernels)
 
 
 def _add_lines(
     file: ShownFile,
     entry: FileRecord,
     eager: dict[tuple[str | None, int | None], list[MissingRecord]],
+    targets: set[int],
     with_source: bool,
 ) -> None:
     source, why = source_of(entry) if with_source else (None, "left out: --no-source")
     file.said = why
     records = {record.line: record for record in file.records if record.line is not None}
     code = _highlighted(source) if source is not None else {}
-    wanted = _wanted(list(records), len(source)) if source is not None else sorted(records)
+    length = 0 if source is None else len(source)
+    targets = {line for line in targets if line <= length}
+    wanted = _wanted([*records, *targets], length) if source is not None else sorted(records)
     above = 0
     for number in wanted:
         record = records.get(number)
         line = ShownLine(number, code.get(number, Markup("")), record)
         line.skipped = number - above - 1 if source is not None else 0
+        line.is_target = number in targets
         if record is not None:
             line.eager = eager.get((file.path, number), [])
             line.states = states(record)

@@ -10,6 +10,8 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend.records import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
     BreakRecord,
     KernelRecord,
     NextStep,
@@ -18,10 +20,10 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.units import duration, percent, seconds, size
+from instrumented_backend.units import duration, percent, seconds, size, whole
 from instrumented_backend.views.advice import remarks
 from instrumented_backend.views.names import Names
-from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
+from instrumented_backend.views.next_steps import TRIAL, TRIAL_TELLS, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Place, TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
@@ -29,7 +31,7 @@ from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, le
 from instrumented_backend.views.page.tables import ShownTable, shown_table
 from instrumented_backend.views.page.texts import KernelTexts
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
-from instrumented_backend.views.words import count, short_path
+from instrumented_backend.views.words import count, function, short_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -101,9 +103,15 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=duration, seconds=seconds, percent=percent, size=size, where=_where
+        duration=duration,
+        seconds=seconds,
+        percent=percent,
+        size=size,
+        where=_where,
+        whole=whole,
+        moment=_moment,
     )
-    environment.globals.update(count=count)
+    environment.globals.update(count=count, function=function)
     return environment
 
 
@@ -123,6 +131,11 @@ def _where(place: tuple[str | None, int | None]) -> str:
     return short_path(*place)
 
 
+def _moment(text: str) -> str:
+    """``"2026-11-24 23:36 UTC"``, of what the report has in ISO 8601."""
+    return f"{text[:10]} {text[11:16]} UTC" if text.endswith("+00:00") else text
+
+
 def _title(report: Report) -> str:
     return report.run.command or f"process {report.run.pid}"
 
@@ -140,6 +153,18 @@ class ShownKernel:
 
 
 @dataclass
+class ShownStep:
+    """What to do: where, with the line's anchor; ``section`` is the part that tells more."""
+
+    words: str
+    place: str | None
+    anchor: str | None
+    section: str
+    bound: str
+    trial: bool  # only a trial tells how much of the bound is won
+
+
+@dataclass
 class Drawn:
     """What the template needs of one report; ``p`` is in front of its anchors."""
 
@@ -148,7 +173,7 @@ class Drawn:
     heading: str
     verdict: str
     loud: list[str]
-    steps: list[tuple[str, str, str]]  # the section, the bound, the words
+    steps: list[ShownStep]
     bars: list[Bar]
     files: list[ShownFile]
     timeline: Timeline
@@ -173,12 +198,21 @@ class Drawn:
         for record in self.report.graphs:
             if record.graph == graph:
                 name = self.names.function(record.compiled, record.function)
-                return f"graph {graph} ({name})" if name else f"graph {graph}"
+                return f"graph {graph} ({function(name)})" if name else f"graph {graph}"
         return f"graph {graph}"
+
+    @property
+    def kernels_in_order(self) -> list[ShownKernel]:
+        """The longest first, where that is known."""
+        return sorted(self.kernels, key=lambda each: -(each.record.device_time_total_us or 0.0))
 
     @property
     def timed(self) -> bool:
         return any(each.record.device_time_total_us is not None for each in self.kernels)
+
+    @property
+    def has_peaks(self) -> bool:
+        return any(each.record.peak_pct is not None for each in self.kernels)
 
     @property
     def captured_pct(self) -> str:
@@ -192,7 +226,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
         for line in file.lines
-        if line.record is not None
+        if line.record is not None or line.is_target
     }
 
     first_kernels: dict[int | None, int] = {}
@@ -220,7 +254,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         heading=_heading(report),
         verdict=verdict(report),
         loud=not_compiled(report),
-        steps=_steps(report),
+        steps=_steps(report, anchors),
         bars=[bar for bar in bars if bar is not None],
         files=files,
         timeline=timeline(report),
@@ -260,10 +294,13 @@ def _kernel(
 
 def _words(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+        parts = ((name, _words(item), isinstance(item, list)) for name, item in value.items())
+        return ", ".join(
+            f"{name} [{words}]" if many else f"{name} {words}" for name, words, many in parts
+        )
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return str(value)
+    return whole(value) if type(value) is int else str(value)
 
 
 def _heading(report: Report) -> str:
@@ -302,24 +339,33 @@ def _verdict(report: Report) -> str:
         rest = f"; {words} took most of the rest ({percent(100 * spent / ledger.wall_s)})"
     return (
         f"{percent(100 * captured_s / ledger.wall_s)} of {seconds(ledger.wall_s)} was spent in "
-        f"compiled code ({graphs}){rest}."
+        f"compiled code ({graphs}){rest}.{_gpu_verdict(report)}"
     )
 
 
-def _steps(report: Report) -> list[tuple[str, str, str]]:
-    """What to do, from what costs most on: the section that tells more, the bound, the words."""
-    return [
-        (_TOLD_IN.get(step.code, "ledger"), _bound(step), _change(step))
-        for step in next_steps(report)
-    ]
+def _gpu_verdict(report: Report) -> str:
+    """Of all GPUs at once, where they agree."""
+    verdicts = {row.verdict for row in report.gpu.gpus}
+    if verdicts == {LAUNCH_BOUND}:
+        return " The GPU waits for the host: launch-bound."
+    if verdicts == {GPU_BOUND}:
+        return " The host waits for the GPU: GPU-bound."
+    return ""
 
 
-def _bound(step: NextStep) -> str:
-    return f"{at_most(step)}, which only a trial can tell" if step.known == TRIAL else at_most(step)
+def _steps(report: Report, anchors: dict[tuple[str | None, int | None], str]) -> list[ShownStep]:
+    """What to do, from what costs most on."""
+    return [_step(step, anchors) for step in next_steps(report)]
 
 
-def _change(step: NextStep) -> str:
-    return step.text if step.file is None else f"{short_path(step.file, step.line)}: {step.text}"
+def _step(step: NextStep, anchors: dict[tuple[str | None, int | None], str]) -> ShownStep:
+    place = anchor = None
+    if step.file is not None:
+        place, anchor = short_path(step.file, step.line), anchors.get((step.file, step.line))
+    trial = step.known == TRIAL
+    words = function(step.text.removeprefix(TRIAL_TELLS))
+    section = _TOLD_IN.get(step.code, "ledger")
+    return ShownStep(words, place, anchor, section, at_most(step), trial)
 
 
 # --- Several ------------------------------------------------------------------------------------
@@ -346,7 +392,7 @@ def _ranks(reports: Sequence[Report]) -> list[Compared]:
         ("total ops", [report.summary.total_ops for report in reports]),
         ("graphs from the cache", [report.caches.graphs.hit for report in reports]),
     ):
-        texts = ["-" if value is None else f"{value}" for value in values]
+        texts = ["-" if value is None else whole(value) for value in values]
         found.append(Compared(name, texts, len(set(texts)) > 1))
     for name, took in (
         ("compiling (s)", [report.compile.total_s for report in reports]),

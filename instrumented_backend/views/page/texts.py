@@ -1,12 +1,14 @@
 """Texts that the page shows and the report does not hold: the program's files, generated code.
 
-Each is read from where it was, if it still is what the program ran.
+Each is read from where it was, or from under the working folder, if it is what the program ran.
 """
 
 import hashlib
 import linecache
 import re
+from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 
 from instrumented_backend.records import FileRecord, KernelRecord, bounded
@@ -16,21 +18,36 @@ MAX_KERNEL = 20_000  # characters of one kernel
 MAX_KERNELS = 1_500_000  # characters of all of them
 
 NOT_HERE = "its text is not on this machine"
+CHANGED_MEANWHILE = "it was changed while the program ran: its text would not be what ran"
 CHANGED = "it has changed since the program ran: its text would not be what ran"
 
 
 def source_of(record: FileRecord) -> tuple[list[str] | None, str | None]:
     """The file's lines; or None, and why."""
+    if record.changed:
+        return None, CHANGED_MEANWHILE
     if record.sha256 is None:
         return None, NOT_HERE
     found = False
-    # A cell of a notebook is in Python's own cache of lines, if this is the process that ran it.
-    for text in (_read(record.file), _kept(record.text_in or record.file)):
-        if text:
-            found = True
-            if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
-                return text.removesuffix("\n").split("\n"), None
+    for text in _candidates(record):
+        found = True
+        if hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() == record.sha256:
+            return text.removesuffix("\n").split("\n"), None
     return None, CHANGED if found else NOT_HERE
+
+
+def _candidates(record: FileRecord) -> Iterator[str]:
+    """Where it was; in Python's own cache, for cells of a notebook; under the working folder.
+
+    The last is for reports of another machine: a checkout has the file under another root.
+    """
+    path = Path(record.file)
+    below = (Path(*path.parts[start:]) for start in range(1, len(path.parts)))
+    texts = chain(
+        [_read(path), _kept(record.text_in or record.file)],
+        map(_read, below if path.is_absolute() else ()),
+    )
+    return filter(None, texts)
 
 
 def _kept(file: str) -> str:
@@ -38,9 +55,9 @@ def _kept(file: str) -> str:
     return "".join(linecache.getlines(file)) if file in linecache.cache else ""
 
 
-def _read(file: str) -> str | None:
+def _read(path: Path) -> str | None:
     try:
-        text = bounded.read_text(Path(file), MAX_BYTES)
+        text = bounded.read_text(path, MAX_BYTES)
     except (OSError, ValueError):
         return None
     text = text.replace("\r\n", "\n").replace("\r", "\n").removeprefix("\ufeff")

@@ -15,7 +15,7 @@ from instrumented_backend.kernels.complete import (
 )
 from instrumented_backend.kernels.facts import Access, KernelFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import Anchor, GeneratorFacts, write_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, write_sidecar
 from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, notes
 
@@ -105,20 +105,15 @@ def test_time_gives_bandwidth_and_a_sum_where_the_calls_are_known() -> None:
     assert (unknown.device_time_us, unknown.device_calls, unknown.gb_per_s) == (3.0, None, None)
 
 
-def test_lines_of_the_side_file_are_those_of_now(tmp_path: Path) -> None:
-    """The caches were filled before the program was edited."""
+def test_the_lines_of_each_op(tmp_path: Path) -> None:
     module = tmp_path / "cab.py"
     facts = GeneratorFacts(
         aten_ops=["aten.add", "aten.sin"],
-        source_lines=["m.py:3", "m.py:4", "x.py:9"],
-        op_lines={"aten.add": ["m.py:3", "x.py:9"], "aten.sin": ["m.py:4"]},
-        anchors={"m.py:3": Anchor("add", 0, 2), "m.py:4": Anchor("sin", 1, 2)},
+        source_lines=["m.py:3", "m.py:4"],
+        op_lines={"aten.add": [0, 1, 7], "aten.sin": [1]},  # there is no eighth
     )
-    write_sidecar(str(module), {"k": facts})
+    write_sidecar(str(module), Sidecar({"k": facts}))
     record = KernelRecord("k", "cpp")
-    add_sidecar([record], str(module), lambda anchors: {"m.py:3": "m.py:13", "m.py:4": None})
-    assert record.source_lines == ["m.py:13", "x.py:9"]
-    assert record.op_lines == {"aten.add": ["m.py:13", "x.py:9"], "aten.sin": []}
-    unread = KernelRecord("k", "cpp")
-    add_sidecar([unread], str(module))  # of a folder of code, with no program that runs
-    assert unread.source_lines == ["m.py:3", "m.py:4", "x.py:9"]
+    add_sidecar([record], str(module))
+    assert record.source_lines == ["m.py:3", "m.py:4"]
+    assert record.op_lines == {"aten.add": ["m.py:3", "m.py:4"], "aten.sin": ["m.py:4"]}
