@@ -48,8 +48,8 @@ def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> 
     path = output or _beside(reports[0])
     try:
         write_whole(path, page)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise click.UsageError(
             f"{path}: cannot be written: {reason}; name another with -o"
         ) from None

@@ -13,6 +13,7 @@ from instrumented_backend.commands import processes
 from instrumented_backend.records import find_reports
 
 FOLDER = "INSTRUMENTED_DIR"
+_DIGITS = 19  # more than any process's number has
 _BETWEEN_S = 2.0  # looks at all processes of the machine
 
 
@@ -32,12 +33,16 @@ def target(argument: str | None) -> Target:
     """Raises `NoTarget`. Without an argument: INSTRUMENTED_DIR or, where that is unset, "."."""
     if argument is None:
         argument = os.environ.get(FOLDER, "").strip() or "."
-    path = Path(argument)
-    if argument.isdecimal() and not path.exists():
-        return _process(int(argument))
     if "://" in argument:
         raise NoTarget(f"{argument}: top watches folders of this machine")
-    if path.exists() and not path.is_dir():
+    path = Path(argument)
+    try:
+        exists, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        raise NoTarget(f"{argument}: cannot be read: {error.strerror}") from None
+    if not exists and argument.isdecimal() and len(argument) < _DIGITS:
+        return _process(int(argument))
+    if exists and not is_folder:
         return Target(str(path), lambda: [path])
     return Target(str(path), lambda: _reports(path))
 

@@ -1,25 +1,32 @@
 """Names of functions, the same in every run: without line numbers, which an edit moves."""
 
 import os
-import re
 
 from instrumented_backend.records import GraphRecord, Report
+from instrumented_backend.records.escapes import line_number
 
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(?P<function>.+?)_at_(?P<line>\d+)$")
+_RESUMED, _AT = "torch_dynamo_resume_in_", "_at_"
 
 
 def base(function: str | None) -> str:
     """``"f"`` for ``"torch_dynamo_resume_in_f_at_14"``, what Dynamo calls the rest of ``f``."""
     name = function or "?"
-    while match := _RESUMED.match(name):
-        name = match["function"]
-    return name
+    # By positions: a name may be resumed as often as its length allows.
+    start, end = 0, len(name)
+    while name.startswith(_RESUMED, start, end):
+        at = name.rfind(_AT, start + len(_RESUMED) + 1, end)
+        if at < 0 or line_number(name[at + len(_AT) : end]) is None:
+            break
+        start, end = start + len(_RESUMED), at
+    return name[start:end]
 
 
 def resumed_at(function: str | None) -> int | None:
     """The line after whose break the function goes on."""
-    match = _RESUMED.match(function or "")
-    return int(match["line"]) if match else None
+    name = function or ""
+    inside, separator, line = name.removeprefix(_RESUMED).rpartition(_AT)
+    is_resumed = name.startswith(_RESUMED) and inside and separator
+    return line_number(line) if is_resumed else None
 
 
 def is_resumed(function: str | None) -> bool:

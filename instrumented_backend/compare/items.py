@@ -14,6 +14,7 @@ from instrumented_backend.records import (
     notes,
 )
 from instrumented_backend.records import compiled as outcomes
+from instrumented_backend.records.escapes import place
 
 SEPARATOR = " | "  # between the parts of a key
 
@@ -263,9 +264,9 @@ def _kernel_s(kernel: KernelRecord, graph: GraphRecord | None, graph_bytes: int)
 def _place(lines: list[str]) -> tuple[str | None, int | None]:
     """Of ``"file.py:12"``."""
     for text in lines:
-        file, separator, line = text.rpartition(":")
-        if separator and line.isdigit():
-            return file, int(line)
+        file, line = place(text)
+        if line is not None:
+            return file, line
     return None, None
 
 

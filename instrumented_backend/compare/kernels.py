@@ -7,6 +7,7 @@ from instrumented_backend.compare.difference import CHANGED, FEWER, MORE, Change
 from instrumented_backend.compare.functions import file_name
 from instrumented_backend.compare.items import Item, blame
 from instrumented_backend.compare.matching import match_items
+from instrumented_backend.records.escapes import place
 
 _KINDS = (items.KERNEL, items.EXTERN)
 MAX_DETAILS = 6
@@ -82,22 +83,22 @@ def _lines(found: list[Item]) -> Lines:
     lines: Lines = defaultdict(set)
     for item in found:
         for text in item.lines:
-            file, _, line = text.rpartition(":")
-            if line.isdigit():
-                lines[file_name(file)].add(int(line))
+            file, line = place(text)
+            if line is not None:
+                lines[file_name(file)].add(line)
     return lines
 
 
 def _line_of(item: Item, known_ops: set[str], known: Lines) -> tuple[str | None, int | None]:
     """The line of a new op; else the first that no kernel had before. Below an edit, lines move."""
-    place = blame(item, known_ops)
-    if place[0] is not None:
-        return place
+    blamed = blame(item, known_ops)
+    if blamed[0] is not None:
+        return blamed
     places = []
     for text in item.lines:
-        file, _, line = text.rpartition(":")
-        if line.isdigit():
-            places.append((file, int(line)))
-    fresh = sorted(place for place in places if place[1] not in known.get(file_name(place[0]), ()))
+        file, line = place(text)
+        if line is not None:
+            places.append((file, line))
+    fresh = sorted(one for one in places if one[1] not in known.get(file_name(one[0]), ()))
     chosen = fresh or places
     return chosen[0] if chosen else (None, None)

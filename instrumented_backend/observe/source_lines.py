@@ -17,6 +17,7 @@ from instrumented_backend.records import (
     Report,
     notes,
 )
+from instrumented_backend.records.escapes import place
 
 MAX_LINES = 20_000
 MAX_CALLED = 12  # functions of one line that are named
@@ -158,9 +159,9 @@ def _add_kernels(lines: _Lines, report: Report) -> None:
     for number, kernel in enumerate(report.kernels):
         places = []
         for source in kernel.source_lines:
-            file, _, line = source.rpartition(":")
-            if file and line.isdigit():
-                places.append(lines.at(file, int(line)))
+            file, line = place(source)
+            if file and line is not None:
+                places.append(lines.at(file, line))
         for record in places or [lines.at(None, None)]:
             record.kernels.append(number)
             if kernel.device_time_total_us is not None:

@@ -14,6 +14,7 @@ _UNSEEN = re.compile(
 _UNSEEN_IN_LINE = re.compile(_UNSEEN.pattern.replace("\0-\x1f", "\0-\x09\x0b-\x1f"))
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _NO_BYTE = re.compile("[\ud800-\udc7f\udd00-\udfff]")  # surrogates that stand for no byte
+_LINE = re.compile("[0-9]{1,18}")
 _SHORT = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 
@@ -41,6 +42,18 @@ def without_surrogates(value: Any) -> Any:
 def to_bytes(text: str) -> bytes:
     """UTF-8, with the bytes of a name as they were."""
     return _NO_BYTE.sub(_escaped, text).encode("utf-8", "surrogateescape")
+
+
+def place(text: str) -> tuple[str, int | None]:
+    """``"file.py:12"`` as its file and its line; None, and all of the text, where it has none."""
+    file, separator, digits = text.rpartition(":")
+    line = line_number(digits) if separator else None
+    return (text, None) if line is None else (file, line)
+
+
+def line_number(digits: str) -> int | None:
+    """What other alphabets count with is no line, nor what Python refuses to read."""
+    return int(digits) if _LINE.fullmatch(digits) else None
 
 
 def _escaped(match: re.Match[str]) -> str:

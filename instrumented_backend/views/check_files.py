@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 from instrumented_backend.compare.checking import MISSED, UNDECIDED, Finding
 from instrumented_backend.compare.items import Item
-from instrumented_backend.records.escapes import shown_lines, without_surrogates
+from instrumented_backend.records.escapes import shown_lines, to_bytes, without_surrogates
 from instrumented_backend.views.check import (
     advice,
     figure_name,
@@ -133,7 +133,7 @@ def _result(finding: Finding, item: Item | None, index: int) -> dict[str, Any]:
 
 def _location(file: str) -> dict[str, str]:
     name = relative(file)
-    uri = quote(name, safe="/:", errors="surrogateescape")
+    uri = quote(to_bytes(name), safe="/:")
     if Path(name).is_absolute():
         return {"uri": f"file://{uri}"}
     return {"uri": uri, "uriBaseId": "SRCROOT"}

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from instrumented_backend.records.escapes import shown
 
 ELLIPSIS = "…"
+MAX_CELL = 10_000  # characters: more than a screen has
 _GAP = 2
 _NARROWEST = 16  # of a column with text
 _NARROWEST_FIRST = 24  # what a row is about
@@ -74,7 +75,11 @@ def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> st
 
 
 def _escaped(column: Column) -> Column:
-    return replace(column, header=shown(column.header), cells=list(map(shown, column.cells)))
+    return replace(column, header=_one(column.header), cells=list(map(_one, column.cells)))
+
+
+def _one(cell: str) -> str:
+    return shown(shorten(cell, MAX_CELL))
 
 
 def shorten(text: str, width: int) -> str:

@@ -40,13 +40,19 @@ def _working_folder() -> str | None:
         return None  # it has been deleted
 
 
+MAX_TEXT = 20_000  # characters of one text: a report may be one long one
 _SPACES = str.maketrans("\n\t", "  ")  # what parts a sentence's words
 
 
 def wrap(
     text: str, width: int, max_lines: int | None = None, break_words: bool = False
 ) -> list[str]:
-    """Lines no wider than ``width``, but for words that are, unless these are broken, too."""
+    """Lines no wider than ``width``, but for words that are, unless these are broken, too.
+
+    Of a text that nobody would read to its end, the beginning.
+    """
+    if len(text) > MAX_TEXT:
+        text = f"{text[:MAX_TEXT]} ... {len(text) - MAX_TEXT:,} more characters"
     return textwrap.wrap(
         shown(text.translate(_SPACES)),
         max(width, 40),

@@ -16,7 +16,7 @@ from instrumented_backend.records import (
     RecompileRecord,
     Report,
 )
-from instrumented_backend.records.escapes import shown
+from instrumented_backend.records.escapes import place, shown
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.units import duration, percent, seconds, size
 from instrumented_backend.views.advice import remarks
@@ -27,7 +27,7 @@ from instrumented_backend.views.output import TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
 from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
-from instrumented_backend.views.page.texts import KernelTexts
+from instrumented_backend.views.page.texts import KernelTexts, Reading
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
 from instrumented_backend.views.words import count, short_path
 
@@ -55,8 +55,10 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
     """
     # In a frame, kernels' sources would be most of it, and saved with the notebook.
     texts = source and not frame
+    reading = Reading()
     drawn = [
-        _drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])
+        _drawn(report, number, reading if source else None, texts)
+        for number, report in enumerate(reports[:MAX_REPORTS])
     ]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -185,9 +187,9 @@ class Drawn:
         return percent(self.report.summary.pct_ops)
 
 
-def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
+def _drawn(report: Report, number: int, reading: Reading | None, kernels: bool) -> Drawn:
     prefix = f"r{number}-"
-    files = shown_files(report, prefix, source)
+    files = shown_files(report, prefix, reading)
     anchors: dict[tuple[str | None, int | None], str] = {
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
@@ -196,8 +198,8 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     }
 
     first_kernels: dict[int | None, int] = {}
-    for place, kernel in enumerate(report.kernels):
-        first_kernels.setdefault(kernel.graph, place)
+    for at, kernel in enumerate(report.kernels):
+        first_kernels.setdefault(kernel.graph, at)
 
     def link(table: str, row: TableRow, column: str) -> str | None:
         value = row.get(column or "graph")
@@ -208,14 +210,13 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         if column == ("" if table == "graphs" else "graph") and isinstance(value, int):
             return f"{prefix}g{value}"
         if isinstance(value, str) and column in ("where", "used_at"):
-            file, _, line = value.rpartition(":")
-            return anchors.get((file, int(line))) if line.isdigit() else None
+            return anchors.get(place(value))
         return None
 
     tables = {
         name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
     }
-    texts = KernelTexts()
+    texts = KernelTexts(reading) if reading and kernels else None
     bars = [ledger_bar(report.ledger), *gpu_bars(report.gpu), device_bar(report.ops.device)]
     return Drawn(
         p=prefix,
@@ -230,10 +231,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         phases=phase_totals(report.compile.phases),
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
-        kernels=[
-            _kernel(place, kernel, anchors, texts if kernels else None)
-            for place, kernel in enumerate(report.kernels)
-        ],
+        kernels=[_kernel(at, kernel, anchors, texts) for at, kernel in enumerate(report.kernels)],
         names=Names(report),
         anchors=anchors,
     )
@@ -247,10 +245,9 @@ def _kernel(
 ) -> ShownKernel:
     lines = []
     for each in record.source_lines:
-        file, _, line = each.rpartition(":")
-        place = (file, int(line)) if line.isdigit() else (each, None)
-        whole = short_path(*place)
-        lines.append((PurePath(whole).name, whole, anchors.get(place)))
+        where = place(each)
+        whole = short_path(*where)
+        lines.append((PurePath(whole).name, whole, anchors.get(where)))
     figures = {
         name: _words(value)
         for name, value in field_values(record).items()
@@ -326,8 +323,7 @@ def _bound(step: NextStep) -> str:
 def _change(step: NextStep) -> str:
     if step.where is None:
         return step.text
-    file, _, line = step.where.rpartition(":")
-    return f"{short_path(file, int(line))}: {step.text}"
+    return f"{short_path(*place(step.where))}: {step.text}"
 
 
 # --- Several ------------------------------------------------------------------------------------

@@ -41,8 +41,11 @@ def status_line(watched: Watched) -> str:
 
 
 def clock(at: float) -> str:
-    """The time of day, here."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    """The time of day, here; dashes where the number is no time of ours."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(at))
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
 
 
 def processes(watched: Watched) -> str:
