@@ -39,9 +39,12 @@ def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> 
         instrumented-backend report reports
         instrumented-backend report reports -o page.html --no-source
     """
-    from instrumented_backend.views.page.page import render_page, to_bytes
+    from instrumented_backend.views.page.page import PageTooLarge, render_page, to_bytes
 
-    page = to_bytes(render_page(read_all(reports), source=source))
+    try:
+        page = to_bytes(render_page(read_all(reports), source=source))
+    except PageTooLarge as error:
+        raise click.UsageError(f"no page: {error.strerror}") from None
     if output == Path("-"):
         sys.stdout.buffer.write(page)
         return

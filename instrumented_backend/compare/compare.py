@@ -1,6 +1,5 @@
 """`compare`: two reports, and what is new, gone and changed between them."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 
 from instrumented_backend.compare import items
@@ -252,13 +251,10 @@ def _without_consequences(changes: list[Change]) -> list[Change]:
     What is in the rest of the function after that very break follows from it, recompilations
     included. Graphs and kernels of a function follow from any new cause in the function.
     """
-    causes = [change for change in changes if change.worse and change.kind in _CAUSES]
-    by_function: dict[str, list[Change]] = defaultdict(list)
-    for cause in causes:
-        by_function[base(cause.function)].append(cause)
+    causes = _Causes(change for change in changes if change.worse and change.kind in _CAUSES)
     kept = []
     for change in changes:
-        reason = _cause_of(change, causes, by_function.get(base(change.function), []))
+        reason = causes.of(change)
         if reason is None or reason is change:
             kept.append(change)
             continue
@@ -269,26 +265,44 @@ def _without_consequences(changes: list[Change]) -> list[Change]:
     return kept
 
 
-def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> Change | None:
-    line = resumed_at(change.function)
-    for cause in near:
-        if line is not None and cause.kind == items.BREAK and cause.line == line:
-            return cause
-    if change.kind in (items.GRAPH, items.KERNEL) and near:
-        return near[0]
-    if change.kind == items.UNCOMPILED:
-        for cause in causes:
-            if cause.kind == items.SKIPPED and cause.cause == change.cause:
-                return cause
-        return next((c for c in near if c.kind in (items.SKIPPED, items.BREAK)), None)
-    if change.kind == items.EAGER:
-        for cause in causes:
-            in_skipped = cause.kind == items.SKIPPED and base(cause.function) == base(
-                change.function
+class _Causes:
+    """New causes, by what may follow from them; of several, the first."""
+
+    def __init__(self, causes: Iterable[Change]) -> None:
+        self._in_function: dict[str, Change] = {}
+        self._given_up: dict[str, Change] = {}  # a break, or a function that was skipped
+        self._skipped: dict[str, tuple[int, Change]] = {}
+        self._skipped_for: dict[str | None, Change] = {}
+        self._breaks: dict[tuple[str, int | None], Change] = {}
+        self._places: dict[tuple[str | None, int | None], tuple[int, Change]] = {}
+        for number, cause in enumerate(causes):
+            function = base(cause.function)
+            self._in_function.setdefault(function, cause)
+            self._places.setdefault((cause.file, cause.line), (number, cause))
+            if cause.kind in (items.SKIPPED, items.BREAK):
+                self._given_up.setdefault(function, cause)
+            if cause.kind == items.BREAK:
+                self._breaks.setdefault((function, cause.line), cause)
+            if cause.kind == items.SKIPPED:
+                self._skipped.setdefault(function, (number, cause))
+                self._skipped_for.setdefault(cause.cause, cause)
+
+    def of(self, change: Change) -> Change | None:
+        function, line = base(change.function), resumed_at(change.function)
+        if line is not None and (function, line) in self._breaks:
+            return self._breaks[function, line]
+        if change.kind in (items.GRAPH, items.KERNEL):
+            return self._in_function.get(function)
+        if change.kind == items.UNCOMPILED:
+            return self._skipped_for.get(change.cause) or self._given_up.get(function)
+        if change.kind == items.EAGER:
+            found = (
+                self._skipped.get(function),
+                self._places.get((change.file, change.line)),
             )
-            if in_skipped or (cause.file, cause.line) == (change.file, change.line):
-                return cause
-    return None
+            known = [each for each in found if each is not None]
+            return min(known, key=lambda each: each[0])[1] if known else None
+        return None
 
 
 def _told(change: Change) -> str:

@@ -1,6 +1,6 @@
 """Which graph, and which cause, of one report is which of another."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -32,14 +32,14 @@ def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
     pairs: list[tuple[Item, Item]] = []
     depth = max((len(item.keys) for item in (*gone, *new)), default=0)
     for level in range(depth):
-        waiting: dict[str, list[Item]] = defaultdict(list)
+        waiting: dict[str, deque[Item]] = defaultdict(deque)
         for item in gone:
             if level < len(item.keys):
                 waiting[item.keys[level]].append(item)
         for item in list(new):
             same = waiting.get(item.keys[level]) if level < len(item.keys) else None
             if same:
-                pairs.append((same.pop(0), item))
+                pairs.append((same.popleft(), item))
         taken = {id(one) for pair in pairs for one in pair}
         gone = [item for item in gone if id(item) not in taken]
         new = [item for item in new if id(item) not in taken]
@@ -56,6 +56,7 @@ def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedI
     for side, found in enumerate((matched.gone, matched.new)):
         for item in found:
             groups.setdefault((item.label, file_name(item.file)), ([], []))[side].append(item)
+    taken: set[int] = set()
     for mine, others in groups.values():
         ranked = sorted(
             (-_shared_ops(one, other), i, j)
@@ -64,10 +65,11 @@ def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedI
         )
         for likeness, i, j in ranked:
             one, other = mine[i], others[j]
-            if -likeness >= LIKE_ENOUGH and one in matched.gone and other in matched.new:
+            if -likeness >= LIKE_ENOUGH and not taken & {id(one), id(other)}:
                 matched.pairs.append((one, other))
-                matched.gone.remove(one)
-                matched.new.remove(other)
+                taken |= {id(one), id(other)}
+    matched.gone = [item for item in matched.gone if id(item) not in taken]
+    matched.new = [item for item in matched.new if id(item) not in taken]
     return matched
 
 

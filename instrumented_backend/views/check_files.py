@@ -18,6 +18,7 @@ from instrumented_backend.views.check import (
     relative,
     sentence,
 )
+from instrumented_backend.views.words import beginning
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MAX_RESULTS = 20  # of one limit
@@ -63,13 +64,17 @@ def as_junit(name: str, findings: list[Finding]) -> str:
 def _lines(finding: Finding) -> list[str]:
     lines = [finding.note] if finding.note else []
     for item in finding.guilty[:MAX_RESULTS]:
-        lines += [item_line(item), *(f"  {text}" for text in advice(item))]
+        lines += _told(item)
     return lines
 
 
 def _xml(text: str) -> str:
     """XML has no characters for some controls, not even as references."""
     return _NOT_XML.sub("\ufffd", shown_lines(text))
+
+
+def _told(item: Item) -> list[str]:
+    return [beginning(text) for text in (item_line(item), *(f"  {one}" for one in advice(item)))]
 
 
 # --- SARIF --------------------------------------------------------------------------------------
@@ -123,11 +128,11 @@ def _result(finding: Finding, item: Item | None, index: int) -> dict[str, Any]:
         if item.line is not None and item.line > 0:
             place["region"] = {"startLine": item.line}
             if item.source:
-                place["region"]["snippet"] = {"text": item.source}
+                place["region"]["snippet"] = {"text": beginning(item.source)}
         result["locations"] = [{"physicalLocation": place}]
     if item is not None and item.keys:
         # The same cause in another run, though its line moved.
-        result["partialFingerprints"] = {"cause/v1": item.keys[0]}
+        result["partialFingerprints"] = {"cause/v1": beginning(item.keys[0])}
     return result
 
 

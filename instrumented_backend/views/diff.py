@@ -8,9 +8,10 @@ from instrumented_backend.compare.difference import (
     FigureChange,
     TimeChange,
 )
+from instrumented_backend.records.escapes import shown, within_lines
 from instrumented_backend.units import seconds, size
 from instrumented_backend.views.grid import Column, draw
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import beginning, count, short_path, wrap
 
 MAX_CHANGES = 20  # of a kind, in text
 MAX_FOLLOWING = 4
@@ -48,8 +49,8 @@ def explanation(change: Change) -> list[str]:
         said.append(" · ".join(change.details))
     if change.follows:
         more = len(change.follows) - MAX_FOLLOWING
-        shown = "; ".join(change.follows[:MAX_FOLLOWING])
-        said.append(f"with it: {shown}{f'; {more} more' if more > 0 else ''}")
+        told = "; ".join(change.follows[:MAX_FOLLOWING])
+        said.append(f"with it: {told}{f'; {more} more' if more > 0 else ''}")
     return said
 
 
@@ -227,7 +228,7 @@ _MARKED = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"} | {"\n": " ", "\r
 
 def _md(text: str | None) -> str:
     """Text of others that Markdown leaves as it is."""
-    return (text or "-").translate(_MARKED)
+    return shown(beginning(text or "-").translate(_MARKED))
 
 
 # --- HTML ---------------------------------------------------------------------------------------
@@ -262,6 +263,10 @@ td:nth-child(2), td:nth-child(3) { text-align: right; font-variant-numeric: tabu
 """
 
 
+def _finalized(value: object) -> object:
+    return within_lines(beginning(value)) if type(value) is str else value
+
+
 def as_html(comparison: Comparison) -> str:
     """One file, with nothing to load and no script."""
     from jinja2 import Environment  # torch brings it; it takes a while to import
@@ -280,7 +285,7 @@ def as_html(comparison: Comparison) -> str:
         for t in time_rows(comparison)
     ]
     tables = [("Figures", figures), ("Seconds of one run each", times)]
-    page = Environment(autoescape=True).from_string(_PAGE)
+    page = Environment(autoescape=True, finalize=_finalized).from_string(_PAGE)
     return page.render(
         c=comparison,
         verdict=verdict(comparison),

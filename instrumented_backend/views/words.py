@@ -41,6 +41,15 @@ def _working_folder() -> str | None:
 
 
 MAX_TEXT = 20_000  # characters of one text: a report may be one long one
+
+
+def beginning(text: str) -> str:
+    """All of it, unless nobody would read it to its end."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]} ... {len(text) - MAX_TEXT:,} more characters"
+
+
 _SPACES = str.maketrans("\n\t", "  ")  # what parts a sentence's words
 
 
@@ -51,10 +60,8 @@ def wrap(
 
     Of a text that nobody would read to its end, the beginning.
     """
-    if len(text) > MAX_TEXT:
-        text = f"{text[:MAX_TEXT]} ... {len(text) - MAX_TEXT:,} more characters"
     return textwrap.wrap(
-        shown(text.translate(_SPACES)),
+        shown(beginning(text).translate(_SPACES)),
         max(width, 40),
         subsequent_indent="  ",
         max_lines=max_lines,

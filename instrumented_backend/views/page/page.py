@@ -1,16 +1,18 @@
 """The report as one HTML file: no request to anywhere, opened from disk."""
 
 import base64
+import errno
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrumented_backend.records import (
     BreakRecord,
+    GraphRecord,
     KernelRecord,
     NextStep,
     RecompileRecord,
@@ -29,12 +31,15 @@ from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, le
 from instrumented_backend.views.page.tables import ShownTable, shown_table
 from instrumented_backend.views.page.texts import KernelTexts, Reading
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
-from instrumented_backend.views.words import count, short_path
+from instrumented_backend.views.words import beginning, count, short_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_REPORTS = 16  # drawn in full
+MAX_PAGE = 200_000_000  # characters: what is named in many places is drawn in all of them
+
+Record = TypeVar("Record")
 _TOLD_IN = {
     "break": "breaks",
     "recompile": "recompiles",
@@ -47,11 +52,18 @@ _TOLD_IN = {
 TOLD_APART = ("graphs", "compiled", "missing", "caches", "compile", "counters")
 
 
+class PageTooLarge(OSError):
+    """No browser would open it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EFBIG, f"it would have more than {MAX_PAGE // 1_000_000} MB")
+
+
 def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool = False) -> str:
     """One page of one or several reports, of which the first is shown first.
 
     Without ``source``, no text of the program or of generated code is in it. ``frame``: it is
-    shown inside another page.
+    shown inside another page. Raises `PageTooLarge`.
     """
     # In a frame, kernels' sources would be most of it, and saved with the notebook.
     texts = source and not frame
@@ -62,10 +74,10 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
     ]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
+    pieces = (
         _environment()
         .get_template("page.html")
-        .render(
+        .generate(
             drawn=drawn,
             left_out=max(0, len(reports) - MAX_REPORTS),
             ranks=_ranks(reports) if len(reports) > 1 else [],
@@ -76,6 +88,16 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
             title=_title(reports[0]),
         )
     )
+    return "".join(_bounded(pieces))
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    left = MAX_PAGE
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise PageTooLarge
+        yield piece
 
 
 def to_bytes(page: str) -> bytes:
@@ -113,7 +135,7 @@ def _finalized(value: Any) -> Any:
     """Escape text of others: it may hold what reverses a line, or what no browser can read."""
     if value is None:
         return ""
-    return shown_text(value) if type(value) is str else value
+    return shown_text(beginning(value)) if type(value) is str else value
 
 
 def shown_text(text: str) -> str:
@@ -165,18 +187,25 @@ class Drawn:
         """Of a line that is shown."""
         return self.anchors.get((file, line))
 
-    def broken(self, number: int) -> BreakRecord:
-        return self.report.breaks[number]
+    def broken(self, number: int) -> BreakRecord | None:
+        """None where a line names one that is not in the report."""
+        return _at(self.report.breaks, number)
 
-    def again(self, number: int) -> RecompileRecord:
-        return self.report.recompiles[number]
+    def again(self, number: int) -> RecompileRecord | None:
+        return _at(self.report.recompiles, number)
+
+    def kernel_name(self, number: int) -> str:
+        kernel = _at(self.report.kernels, number)
+        return f"kernel {number}" if kernel is None else kernel.kernel_name
 
     def graph_name(self, graph: int) -> str:
-        for record in self.report.graphs:
-            if record.graph == graph:
-                name = self.names.function(record.compiled, record.function)
-                return f"graph {graph} ({name})" if name else f"graph {graph}"
-        return f"graph {graph}"
+        record = self._graphs.get(graph)
+        name = self.names.function(record.compiled, record.function) if record else None
+        return f"graph {graph} ({name})" if name else f"graph {graph}"
+
+    @cached_property
+    def _graphs(self) -> dict[int | None, GraphRecord]:
+        return {record.graph: record for record in reversed(self.report.graphs)}
 
     @property
     def timed(self) -> bool:
@@ -185,6 +214,10 @@ class Drawn:
     @property
     def captured_pct(self) -> str:
         return percent(self.report.summary.pct_ops)
+
+
+def _at(records: Sequence[Record], number: int) -> Record | None:
+    return records[number] if 0 <= number < len(records) else None
 
 
 def _drawn(report: Report, number: int, reading: Reading | None, kernels: bool) -> Drawn:
