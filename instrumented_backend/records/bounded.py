@@ -15,6 +15,7 @@ LARGEST = 2**63 - 1  # what fits 64 bits
 MAX_MEMORY = 800_000_000  # bytes, for the text and the objects of one file
 _OBJECTS = ((b"{", 240), (b"[", 72), (b",", 64))  # bytes of what begins there, at most
 _ASTRAL, _WIDE = re.compile(b"[\xf0-\xf4]"), re.compile(b"[\xc4-\xef]")  # of UTF-8
+_LARGE = re.compile(r"[0-9]{19}|[0-9][eE]\+?[0-9]{3}")
 _DIGITS = len(str(LARGEST))
 
 
@@ -69,8 +70,11 @@ def decoded(content: bytes) -> str:
 
 def parse(text: str) -> Any:
     """JSON with numbers of at most 64 bits; raises `NotReadable`."""
+    # A look at each number takes most of the time: only where one may be too large.
+    is_safe = _LARGE.search(text) is None
+    whole, real = (None, None) if is_safe else (_int, _float)
     try:
-        return json.loads(text, parse_int=_int, parse_float=_float, parse_constant=_not_finite)
+        return json.loads(text, parse_int=whole, parse_float=real, parse_constant=_not_finite)
     except NotReadable:
         raise
     except (ValueError, RecursionError) as error:

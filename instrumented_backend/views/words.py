@@ -43,6 +43,11 @@ def _working_folder() -> str | None:
 MAX_TEXT = 20_000  # characters of one text: a report may be one long one
 
 
+def in_line(text: str) -> str:
+    """For one line of a terminal, which nobody reads to its end if it is very long."""
+    return shown(beginning(text))
+
+
 def beginning(text: str) -> str:
     """All of it, unless nobody would read it to its end."""
     if len(text) <= MAX_TEXT:

@@ -13,6 +13,7 @@ from instrumented_backend.units import duration
 from instrumented_backend.views.page.texts import Reading, source_of
 from instrumented_backend.views.words import count, short_path
 
+MAX_LINES = 20_000  # with something to tell: no more are written
 MAX_WIDTH = 1_000  # characters of one line
 WHOLE = 300  # lines of a file that is shown whole
 AROUND = 12  # lines shown before and after one with something to tell, in longer files
@@ -82,7 +83,7 @@ def shown_files(report: Report, prefix: str, reading: Reading | None) -> list[Sh
     Without ``reading``, no source.
     """
     by_file: defaultdict[str | None, list[LineRecord]] = defaultdict(list)
-    for record in report.lines:
+    for record in report.lines[:MAX_LINES]:
         by_file[record.file].append(record)
     eager: defaultdict[tuple[str | None, int | None], list[MissingRecord]] = defaultdict(list)
     for missed in report.ops.missing:

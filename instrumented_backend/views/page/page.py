@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_REPORTS = 16  # drawn in full
+MAX_KERNELS = 10_000  # of one report
 MAX_PAGE = 200_000_000  # characters: what is named in many places is drawn in all of them
 
 Record = TypeVar("Record")
@@ -264,7 +265,10 @@ def _drawn(report: Report, number: int, reading: Reading | None, kernels: bool) 
         phases=phase_totals(report.compile.phases),
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
-        kernels=[_kernel(at, kernel, anchors, texts) for at, kernel in enumerate(report.kernels)],
+        kernels=[
+            _kernel(at, kernel, anchors, texts)
+            for at, kernel in enumerate(report.kernels[:MAX_KERNELS])
+        ],
         names=Names(report),
         anchors=anchors,
     )
