@@ -1,6 +1,8 @@
 """What changed between two reports: as text, Markdown, HTML or JSON."""
 
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 from instrumented_backend.compare.difference import (
     Change,
@@ -12,6 +14,9 @@ from instrumented_backend.records.escapes import shown, within_lines
 from instrumented_backend.units import seconds, size
 from instrumented_backend.views.grid import Column, draw
 from instrumented_backend.views.words import beginning, count, short_path, wrap
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MAX_CHANGES = 20  # of a kind, in text
 MAX_FOLLOWING = 4
@@ -267,10 +272,15 @@ def _finalized(value: object) -> object:
     return within_lines(beginning(value)) if type(value) is str else value
 
 
-def as_html(comparison: Comparison) -> str:
-    """One file, with nothing to load and no script."""
+@cache
+def _template() -> "Template":
     from jinja2 import Environment  # torch brings it; it takes a while to import
 
+    return Environment(autoescape=True, finalize=_finalized).from_string(_PAGE)
+
+
+def as_html(comparison: Comparison) -> str:
+    """One file, with nothing to load and no script."""
     figures = [
         (
             figure.figure,
@@ -285,8 +295,7 @@ def as_html(comparison: Comparison) -> str:
         for t in time_rows(comparison)
     ]
     tables = [("Figures", figures), ("Seconds of one run each", times)]
-    page = Environment(autoescape=True, finalize=_finalized).from_string(_PAGE)
-    return page.render(
+    return _template().render(
         c=comparison,
         verdict=verdict(comparison),
         groups=[
