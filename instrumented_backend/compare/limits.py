@@ -151,11 +151,11 @@ def _slack(name: str, value: Any, where: str) -> Slack:
 
 
 def _told(value: Any) -> str:
-    """A wrong value: TOML nests as deep as it is long, which Python cannot print."""
+    """A wrong value: TOML nests as deep, and has numbers as long, as Python cannot print."""
     try:
         return repr(value)
-    except RecursionError:
-        return "something deeply nested"
+    except (RecursionError, ValueError):
+        return "more than can be shown"
 
 
 def _check_name(name: str, choices: Any, where: str) -> bool:
