@@ -1,6 +1,7 @@
 """Figures as text, each in the unit that suits it."""
 
 import math
+import signal
 
 # In µs, each from where it is used on: 119 s, then 2 min.
 _TIMES = (("h", 3.6e9, 7.2e9), ("min", 6e7, 1.2e8), ("s", 1e6, 1e6), ("ms", 1e3, 1e3))
@@ -70,6 +71,14 @@ def size(bytes_: float) -> str:
         if bytes_ >= of:
             return f"{_three(bytes_ / of)} {unit}"
     return f"{bytes_:.0f} B"
+
+
+def signal_name(number: int) -> str:
+    """``"SIGTERM"``; Python has no names for most of the real-time ones."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def percent(value: float | None) -> str:

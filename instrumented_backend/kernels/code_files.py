@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from instrumented_backend.kernels.complete import add_sidecar
-from instrumented_backend.kernels.graph_module import ParseError
+from instrumented_backend.kernels.graph_module import ParseError, refuse_endless
 from instrumented_backend.kernels.parse import parse_module
 from instrumented_backend.records import KernelRecord, bounded
 
@@ -98,6 +98,7 @@ def read_file(path: Path) -> list[KernelRecord]:
     if "\0" in text:
         raise CodeFileError(f"{path}: not text")
     try:
+        refuse_endless(text)
         kernels = parse_module(text, str(path))
     except ParseError as error:
         raise CodeFileError(f"{path}: {error}") from None

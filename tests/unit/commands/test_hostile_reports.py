@@ -13,8 +13,10 @@ from fuzzing import CONTROLS
 from sample_report import sample_on_gpu
 
 from instrumented_backend import commands as commands_module
+from instrumented_backend.bench.generated import kind_of
 from instrumented_backend.commands.targets import NoTarget, target
 from instrumented_backend.compare.functions import base, is_resumed, resumed_at
+from instrumented_backend.kernels.graph_module import ParseError
 from instrumented_backend.records import bounded
 from instrumented_backend.records.escapes import place, shown_lines
 from instrumented_backend.views.page.texts import Reading, TooMuch
@@ -321,6 +323,19 @@ def test_a_page_that_no_browser_would_open(
     said = run(["report", str(report), "-o", str(folder / "page.html")])
     assert said == "no page: it would have more than 0 MB"
     assert not (folder / "page.html").exists()
+
+
+@pytest.mark.parametrize("filler", ["a = b\n", "a;", "(),"])
+def test_a_module_that_would_not_fit_into_memory(filler: str, tmp_path: Path) -> None:
+    """As a syntax tree it takes a hundred times as much as it is long."""
+    module = tmp_path / "module.py"
+    module.write_text(
+        "async_compile = AsyncCompile()\ndef call(args):\n    pass\n" + filler * 1_500_000
+    )
+    said = run(["kernels", str(module)])
+    assert said == f"{module}: more statements than a generated module has"
+    with pytest.raises(ParseError, match="more statements"):
+        kind_of(module.read_text())
 
 
 # --- Folders --------------------------------------------------------------------------------------
