@@ -261,10 +261,11 @@ class _Listing:
             return None
         from instrumented_backend.compare.figures import FIGURES
 
+        row: dict[str, Any] = {name: FIGURES[name].read(report).value for name in _FIGURES}
+        row["compile_s"] = report.compile.total_s
         if self._folder is not None:
-            _write(report, self._folder, item.nodeid)
-        row = {name: FIGURES[name].read(report).value for name in _FIGURES}
-        return {**row, "compile_s": report.compile.total_s}
+            row["lost"] = _write(report, self._folder, item.nodeid)
+        return row
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = getattr(report, _ROW, None)
@@ -287,12 +288,22 @@ class _Listing:
         if len(rows) > MAX_ROWS:
             terminalreporter.write_line(f"... and {len(rows) - MAX_ROWS} more tests that compiled")
         if self._folder is not None:
-            terminalreporter.write_line(f"reports of all {len(rows)} are in {self._folder}")
+            lost = [row["lost"] for _, row in rows if row["lost"]]
+            number = f"{len(rows) - len(lost)} of {len(rows)}" if lost else f"all {len(rows)}"
+            terminalreporter.write_line(f"reports of {number} are in {self._folder}")
+            if lost:
+                terminalreporter.write_line(f"lost: {lost[0]}")
 
 
-def _write(report: Report, folder: Path, nodeid: str) -> None:
+def _write(report: Report, folder: Path, nodeid: str) -> str | None:
+    """Why it could not be written; the tests go on."""
     from instrumented_backend.records.whole_file import write_whole
 
-    name = re.sub(r"[^\w.\[\]-]+", "_", nodeid)[-150:]
+    # A file's name has a limit in bytes.
+    name = re.sub(r"[^\w.\[\]-]+", "_", nodeid, flags=re.ASCII)[-150:]
     digest = hashlib.sha256(nodeid.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    write_whole(folder / f"{name}.{digest}.json", report.to_json())
+    try:
+        write_whole(folder / f"{name}.{digest}.json", report.to_json())
+    except (OSError, ValueError) as error:  # ValueError: no name that a folder can have
+        return f"{folder}: {getattr(error, 'strerror', None) or error}"
+    return None

@@ -5,6 +5,7 @@ start as fast as they can.
 """
 
 import errno
+import io
 import sys
 
 import click
@@ -54,6 +55,13 @@ for _module in (demo, run, trying, show, report, top, diff, check, kernels, benc
     cli.add_command(_module.command)
 
 
+def _write_anything() -> None:
+    """Characters that a terminal's encoding has not got are shown as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
 def _one_line(message: str) -> str:
     """A field of a file may be in it, as long as the file: then its middle is left out."""
     half = MAX_MESSAGE // 2
@@ -63,6 +71,7 @@ def _one_line(message: str) -> str:
 
 def main() -> None:
     """The console script."""
+    _write_anything()
     try:
         result = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:

@@ -5,6 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from sample_report import sample
+
+from instrumented_backend import pytest_plugin
+from instrumented_backend.records import Report
 
 PLUGIN = ("-p", "instrumented_backend.pytest_plugin")
 
@@ -65,3 +69,13 @@ def test_a_suite_that_compiles_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "def test_it(): ...\n", "--compile-report")
     assert done.returncode == 0
     assert "no test compiled anything with Inductor" in done.stdout
+
+
+def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
+    """A test's name may be longer in bytes than a file's; and the tests go on without a report."""
+    name = f"test_it.py::test_{'\u65e5' * 200}[\ud800-{'x' * 20}]"
+    assert pytest_plugin._write(sample(), tmp_path, name) is None
+    (written,) = tmp_path.iterdir()
+    assert Report.from_json(written.read_text()).run.pid == sample().run.pid
+    assert pytest_plugin._write(sample(), written, name) == f"{written}: Not a directory"
+    assert "null" in (pytest_plugin._write(sample(), Path("\0"), name) or "")

@@ -2,6 +2,8 @@
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -189,6 +191,20 @@ def test_a_log_takes_no_text_for_a_command() -> None:
     assert shown_lines("##[error] ##vso[x] ## Heading [y] #[z]") == (
         "\\x23#[error] \\x23#vso[x] ## Heading [y] #[z]"
     )
+
+
+def test_a_terminal_that_has_few_characters(places: tuple[Path, Path, Path]) -> None:
+    report, _, _ = places
+    document = changed(json.loads(sample_on_gpu().to_json()), reason="é → \u65e5")
+    report.write_text(json.dumps(document))
+    done = subprocess.run(
+        [sys.executable, "-m", "instrumented_backend", "show", str(report)],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        encoding="latin-1",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert r": é \u2192 \u65e5" in done.stdout
 
 
 # --- Files ----------------------------------------------------------------------------------------
