@@ -77,5 +77,5 @@ def test_a_report_that_cannot_be_written(tmp_path: Path) -> None:
     assert pytest_plugin._write(sample(), tmp_path, name) is None
     (written,) = tmp_path.iterdir()
     assert Report.from_json(written.read_text()).run.pid == sample().run.pid
-    assert pytest_plugin._write(sample(), written, name) == f"{written}: Not a directory"
+    assert pytest_plugin._write(sample(), written, name) == f"{written}: File exists"
     assert "null" in (pytest_plugin._write(sample(), Path("\0"), name) or "")
