@@ -16,12 +16,13 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
+_LONGEST_S = 1e15  # a sum may be infinite
 _LONG = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def elapsed(value: float) -> str:
     """``"23 s"``, ``"4 min 12 s"``, ``"3 d 4 h"``: of what goes on, in its two largest units."""
-    left = int(max(0.0, value))
+    left = int(min(max(0.0, value), _LONGEST_S))
     for place, (unit, size) in enumerate(_LONG[:-1]):
         if left >= size:
             smaller, of = _LONG[place + 1]

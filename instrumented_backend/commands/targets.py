@@ -10,7 +10,7 @@ from pathlib import Path
 
 from instrumented_backend import settings
 from instrumented_backend.commands import processes
-from instrumented_backend.records import find_reports
+from instrumented_backend.records import ReportError, find_reports
 
 FOLDER = "INSTRUMENTED_DIR"
 _DIGITS = 19  # more than any process's number has
@@ -49,7 +49,10 @@ def target(argument: str | None) -> Target:
 
 def _reports(folder: Path) -> list[Path]:
     # A program makes its folder when it has something to write.
-    return find_reports(folder) if folder.exists() else []
+    try:
+        return find_reports(folder) if folder.exists() else []
+    except OSError as error:  # of a name that no folder can have
+        raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
 def _process(pid: int) -> Target:

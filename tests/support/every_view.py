@@ -54,7 +54,10 @@ def run(arguments: list[str]) -> str:
 def watch(path: Path) -> str:
     """What `top` shows of it, as lines and as a picture."""
     known = target(str(path))
-    watched = Watched(known.name, Follower(known.paths, processes.is_alive))
+    return looked_at(Watched(known.name, Follower(known.paths, processes.is_alive)))
+
+
+def looked_at(watched: Watched) -> str:
     lines = [event_line(event, watched) for event in watched.look()]
     lines.append(status_line(watched) if watched.reports else nothing_yet(watched))
     text = io.StringIO()

@@ -10,18 +10,21 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from every_view import commands, run, watch
+from every_view import commands, looked_at, run, watch
 from fuzzing import CONTROLS
 from sample_report import sample_on_gpu
 
 from instrumented_backend import commands as commands_module
 from instrumented_backend.bench.generated import kind_of
+from instrumented_backend.commands import processes
 from instrumented_backend.commands.targets import NoTarget, target
 from instrumented_backend.compare.functions import base, is_resumed, resumed_at
 from instrumented_backend.kernels.graph_module import ParseError
 from instrumented_backend.records import bounded
 from instrumented_backend.records.escapes import place, shown_lines
+from instrumented_backend.records.follow import Follower
 from instrumented_backend.views.page.texts import Reading, TooMuch
+from instrumented_backend.views.top.watched import Watched
 
 Document = dict[str, Any]
 HOSTILE = (
@@ -352,6 +355,31 @@ def test_a_module_that_would_not_fit_into_memory(filler: str, tmp_path: Path) ->
     assert said == f"{module}: more statements than a generated module has"
     with pytest.raises(ParseError, match="more statements"):
         kind_of(module.read_text())
+
+
+CLOCKS = [-1.7e308, 0.0, 5e-324, 1.0, 1e300, 1.7e308, None]
+
+
+@pytest.mark.parametrize("first", CLOCKS)
+@pytest.mark.parametrize("then", CLOCKS)
+def test_a_watched_report_with_any_clock(
+    first: float | None, then: float | None, tmp_path: Path
+) -> None:
+    """Rates, ages and moments of what changes while it is watched."""
+    path = tmp_path / "report.rank0.pid1.json"
+    known = target(str(tmp_path))
+    watched = Watched(known.name, Follower(known.paths, processes.is_alive))
+    for number, (at, calls) in enumerate([(first, 0), (then, 2**63 - 1), (first, 5)]):
+        document = json.loads(sample_on_gpu().to_json())
+        document["run"].update(status="running", seen_at=at, wall_s=then)
+        document["summary"]["graph_calls"] = calls
+        under_way = {"compile_id": "0/0", "function": "f", "file": "a.py", "line": 1}
+        document["compiling"] = [{**under_way, "since_at": then or 0.0}] * (number % 2)
+        path.write_text(json.dumps(document))
+        os.utime(path, ns=(number, number))
+        said = looked_at(watched)
+        assert "cannot be read" not in said
+        assert not CONTROLS.search(said.replace("\r", "")) and "nan" not in said
 
 
 # --- Folders --------------------------------------------------------------------------------------
