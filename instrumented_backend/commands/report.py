@@ -1,6 +1,5 @@
 """``instrumented-backend report``: saved reports as one HTML page."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -46,7 +45,7 @@ def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> 
     except PageTooLarge as error:
         raise click.UsageError(f"no page: {error.strerror}") from None
     if output == Path("-"):
-        sys.stdout.buffer.write(page)
+        click.echo(page, nl=False)
         return
     path = output or _beside(reports[0])
     try:
