@@ -210,6 +210,16 @@ def test_a_terminal_that_has_few_characters(places: tuple[Path, Path, Path]) -> 
     assert r": é \u2192 \u65e5" in done.stdout
 
 
+def test_a_page_for_nobody(places: tuple[Path, Path, Path]) -> None:
+    report, other, _ = places
+    report.write_text(other.read_text())
+    words = [sys.executable, "-m", "instrumented_backend", "report", str(report), "-o", "-"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *words], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 # --- Files ----------------------------------------------------------------------------------------
 
 
