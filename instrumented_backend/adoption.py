@@ -56,7 +56,8 @@ def adopt() -> hooks.Undo:
 def _mark(_: ModuleType) -> None:
     folder = os.environ.get("INSTRUMENTED_RUN")
     if folder:
-        with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "wb"):
+        # A new file: a link or a pipe of that name may have been put there by somebody else.
+        with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "xb"):
             pass
 
 

@@ -324,6 +324,6 @@ def _write(report: Report, folder: Path, nodeid: str) -> str | None:
     digest = hashlib.sha256(nodeid.encode("utf-8", "surrogatepass")).hexdigest()[:8]
     try:
         write_whole(folder / f"{name}.{digest}.json", report.to_json())
-    except OSError as error:
-        return f"{folder}: {error.strerror}"
+    except (OSError, ValueError) as error:  # ValueError: no name that a folder can have
+        return f"{folder}: {getattr(error, 'strerror', None) or error}"
     return None

@@ -7,6 +7,7 @@ import click
 
 from instrumented_backend.commands.sides import reports_by_rank, write_output
 from instrumented_backend.records import Report
+from instrumented_backend.records.escapes import shown_lines
 
 if TYPE_CHECKING:
     from instrumented_backend.compare.difference import Comparison
@@ -87,4 +88,4 @@ def _drawn(compared: "list[Comparison]", layout: str) -> str:
     if layout == "markdown":
         return "\n\n".join(map(diff.as_markdown, compared))
     width = terminal_width()
-    return "\n\n".join(diff.as_text(one, width) for one in compared)
+    return shown_lines("\n\n".join(diff.as_text(one, width) for one in compared))

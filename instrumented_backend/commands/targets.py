@@ -10,10 +10,11 @@ from pathlib import Path
 
 from instrumented_backend import settings
 from instrumented_backend.commands import processes
-from instrumented_backend.records import find_reports
+from instrumented_backend.records import ReportError, find_reports
 from instrumented_backend.records.store import process_of
 
 FOLDER = "INSTRUMENTED_DIR"
+_DIGITS = 19  # more than any process's number has
 _BETWEEN_S = 2.0  # looks at all processes of the machine
 
 
@@ -33,19 +34,26 @@ def target(argument: str | None) -> Target:
     """Raises `NoTarget`. Without an argument: INSTRUMENTED_DIR or, where that is unset, "."."""
     if argument is None:
         argument = os.environ.get(FOLDER, "").strip() or "."
-    path = Path(argument)
-    if argument.isdecimal() and not path.exists():
-        return _process(int(argument))
     if "://" in argument:
         raise NoTarget(f"{argument}: top watches folders of this machine")
-    if path.exists() and not path.is_dir():
+    path = Path(argument)
+    try:
+        exists, is_folder = path.exists(), path.is_dir()
+    except OSError as error:
+        raise NoTarget(f"{argument}: cannot be read: {error.strerror}") from None
+    if not exists and argument.isdecimal() and len(argument) < _DIGITS:
+        return _process(int(argument))
+    if exists and not is_folder:
         return Target(str(path), lambda: [path])
     return Target(str(path), lambda: _reports(path))
 
 
 def _reports(folder: Path) -> list[Path]:
     # A program makes its folder when it has something to write.
-    return find_reports(folder) if folder.exists() else []
+    try:
+        return find_reports(folder) if folder.exists() else []
+    except OSError as error:  # of a name that no folder can have
+        raise ReportError(f"{folder}: cannot be read: {error.strerror}") from None
 
 
 def _process(pid: int) -> Target:

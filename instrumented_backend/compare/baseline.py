@@ -82,7 +82,7 @@ def read_baseline(path: Path) -> Baseline:
     from instrumented_backend.records.decoding import convert
 
     try:
-        data = bounded.parse(bounded.read_text(path, MAX_BYTES))
+        data = bounded.parse(bounded.decoded(bounded.light(bounded.read_bytes(path, MAX_BYTES))))
     except FileNotFoundError:
         raise CheckError(f"{path}: no such baseline; --update writes it") from None
     except OSError as error:

@@ -10,6 +10,7 @@ from instrumented_backend.records import Report
 
 # What has a cause of its own comes before what may follow from it.
 CAUSES = (items.SKIPPED, items.BREAK, items.UNCOMPILED, items.RECOMPILE, items.BYPASS)
+MAX_CAUSES = 200
 _COSTS_APART = (items.RECOMPILE, items.EAGER)  # what compiling a graph takes is in the former
 
 
@@ -19,9 +20,11 @@ def without_consequences(changes: list[Change], before: Report) -> list[Change]:
     What is in the rest of the function after that very break follows from it, recompilations
     included. Graphs and kernels of a function follow from any new cause in the function.
     """
-    causes = [change for change in changes if change.worse and change.kind in CAUSES]
+    # Each change looks through them: there may be very many.
+    causes = [one for one in changes if one.worse and one.kind in CAUSES][:MAX_CAUSES]
     compiled = {(graph.file, base(graph.function)) for graph in before.graphs}
     anew = [one for one in changes if one.kind == items.GRAPH and one.what in (NEW, MORE)]
+    anew = anew[:MAX_CAUSES]
     by_function: dict[str, list[Change]] = defaultdict(list)
     for cause in causes:
         by_function[base(cause.function)].append(cause)

@@ -1,8 +1,8 @@
 """Which graph, and which cause, of one report is which of another."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from instrumented_backend.compare.functions import Labels, base, file_name, is_resumed
@@ -24,6 +24,7 @@ class MatchedItems:
     pairs: list[tuple[Item, Item]]
     gone: list[Item]
     new: list[Item]
+    taken: set[int] = field(default_factory=set)  # of these, identities of those paired since
 
 
 def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
@@ -32,14 +33,14 @@ def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
     pairs: list[tuple[Item, Item]] = []
     depth = max((len(item.keys) for item in (*gone, *new)), default=0)
     for level in range(depth):
-        waiting: dict[str, list[Item]] = defaultdict(list)
+        waiting: dict[str, deque[Item]] = defaultdict(deque)
         for item in gone:
             if level < len(item.keys):
                 waiting[item.keys[level]].append(item)
         for item in list(new):
             same = waiting.get(item.keys[level]) if level < len(item.keys) else None
             if same:
-                pairs.append((same.pop(0), item))
+                pairs.append((same.popleft(), item))
         taken = {id(one) for pair in pairs for one in pair}
         gone = [item for item in gone if id(item) not in taken]
         new = [item for item in new if id(item) not in taken]
@@ -79,19 +80,21 @@ def _pair_lines(matched: MatchedItems, key: Callable[[Item], Hashable], least: f
         )
         for likeness, i, j in ranked:
             one, other = mine[i], others[j]
-            if -likeness >= least and one in matched.gone and other in matched.new:
+            if -likeness >= least:
                 _take(matched, one, other)
+    _leave_out(matched)
 
 
 def match_kernels_by_name(matched: MatchedItems) -> None:
     """Pair kernels of which one report has only the name: plain Inductor filled the caches."""
-    for one in list(matched.gone):
-        for other in matched.new:
-            same = (one.kind, one.label, one.direction, one.name)
-            is_unknown = not (one.fused and other.fused)
-            if is_unknown and same == (other.kind, other.label, other.direction, other.name):
-                _take(matched, one, other)
+    groups: dict[Hashable, list[Item]] = {}
+    for other in matched.new:
+        groups.setdefault((other.kind, other.label, other.direction, other.name), []).append(other)
+    for one in matched.gone:
+        for other in groups.get((one.kind, one.label, one.direction, one.name), []):
+            if not (one.fused and other.fused) and _take(matched, one, other):
                 break
+    _leave_out(matched)
 
 
 def match_kernels_of_another_torch(matched: MatchedItems) -> None:
@@ -108,14 +111,24 @@ def match_kernels_of_another_torch(matched: MatchedItems) -> None:
         == (other.kind, other.label, other.direction, other.moved_bytes)
     )
     for likeness, i, j in ranked:
-        if -likeness >= MOSTLY and gone[i] in matched.gone and new[j] in matched.new:
+        if -likeness >= MOSTLY:
             _take(matched, gone[i], new[j])
+    _leave_out(matched)
 
 
-def _take(matched: MatchedItems, one: Item, other: Item) -> None:
+def _take(matched: MatchedItems, one: Item, other: Item) -> bool:
+    """Pair them, unless one is already; `_leave_out` follows."""
+    if matched.taken & {id(one), id(other)}:
+        return False
     matched.pairs.append((one, other))
-    matched.gone.remove(one)
-    matched.new.remove(other)
+    matched.taken |= {id(one), id(other)}
+    return True
+
+
+def _leave_out(matched: MatchedItems) -> None:
+    """What has been paired is neither gone nor new. All at once: there may be very many."""
+    matched.gone = [item for item in matched.gone if id(item) not in matched.taken]
+    matched.new = [item for item in matched.new if id(item) not in matched.taken]
 
 
 def _shared_ops(one: Item, other: Item) -> float:

@@ -5,6 +5,7 @@ their own clocks.
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -127,9 +128,13 @@ class Run:
         return max(filter(None, (report.run.world_size for report in self.reports)), default=None)
 
     @property
-    def missing(self) -> list[int]:
+    def missing(self) -> list[range]:
         """Ranks without a report: killed, not ended yet, or they asked for no compilation."""
-        return [rank for rank in range(self.world_size or 0) if rank not in self.by_rank]
+        size = self.world_size or 0
+        # Not each by itself: a report may say that there are as many as a number can be.
+        ends = [-1, *(rank for rank in self.by_rank if 0 <= rank < size), size]
+        gaps = itertools.pairwise(ends)
+        return [range(one + 1, other) for one, other in gaps if one + 1 < other]
 
     @property
     def hosts(self) -> list[str]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from instrumented_backend.records import Report, ReportError, read_report
 from instrumented_backend.trials import plan
+from instrumented_backend.units import signal_name
 
 MAX_OUTPUT = 1 << 22  # bytes of the program's stdout that are compared
 _PR_SET_PDEATHSIG = 1
@@ -106,6 +107,8 @@ def _working_folder(program: Program, folder: Path) -> Path:
         return program.working_folder
     folder.mkdir()
     for path in program.shared:
+        if any(other in path.parents for other in program.shared):
+            continue  # it is in what is linked as a whole
         link = folder / path.relative_to(program.working_folder)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path)
@@ -136,7 +139,7 @@ def _error(ended: bool, code: int, limit_s: float, stderr: Path) -> str | None:
         return None
     last = _said(_read(stderr))
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}" + (f": {last}" if last else "")
+        return f"ended by {signal_name(-code)}" + (f": {last}" if last else "")
     return last or f"ended with exit code {code}"
 
 

@@ -11,7 +11,7 @@ from instrumented_backend.compare.checking import (
 )
 from instrumented_backend.compare.items import Item
 from instrumented_backend.units import seconds, size
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import beginning, count, short_path, wrap
 
 MAX_GUILTY = 5  # of one limit, in text
 MAX_ANNOTATIONS = 10  # of one limit
@@ -148,7 +148,7 @@ def message(finding: Finding, item: Item | None) -> str:
     if item is None:
         return sentence(finding) + (f": {finding.note}" if finding.note else "")
     said = [f"{sentence(finding)}: {item.text}", *advice(item)]
-    return ". ".join(text.rstrip(".") for text in said)
+    return beginning(". ".join(text.rstrip(".") for text in said))
 
 
 def as_github(findings: list[Finding]) -> str:

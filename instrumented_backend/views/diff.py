@@ -1,6 +1,8 @@
 """What changed between two reports: as text, Markdown, HTML or JSON."""
 
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 from instrumented_backend.compare.difference import (
     Change,
@@ -8,9 +10,13 @@ from instrumented_backend.compare.difference import (
     FigureChange,
     TimeChange,
 )
+from instrumented_backend.records.escapes import shown, within_lines
 from instrumented_backend.units import seconds, size
 from instrumented_backend.views.grid import Column, draw
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import beginning, count, short_path, wrap
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MAX_CHANGES = 20  # of a kind, in text
 MAX_FOLLOWING = 4
@@ -48,8 +54,8 @@ def explanation(change: Change) -> list[str]:
         said.append(" · ".join(change.details))
     if change.follows:
         more = len(change.follows) - MAX_FOLLOWING
-        shown = "; ".join(change.follows[:MAX_FOLLOWING])
-        said.append(f"with it: {shown}{f'; {more} more' if more > 0 else ''}")
+        told = "; ".join(change.follows[:MAX_FOLLOWING])
+        said.append(f"with it: {told}{f'; {more} more' if more > 0 else ''}")
     return said
 
 
@@ -229,7 +235,7 @@ _MARKED = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"} | {"\n": " ", "\r
 
 def _md(text: str | None) -> str:
     """Text of others that Markdown leaves as it is."""
-    return (text or "-").translate(_MARKED)
+    return shown(beginning(text or "-").translate(_MARKED))
 
 
 # --- HTML ---------------------------------------------------------------------------------------
@@ -269,12 +275,20 @@ td:nth-child(2), td:nth-child(3) { text-align: right; font-variant-numeric: tabu
 """
 
 
-def as_html(comparisons: list[Comparison]) -> str:
-    """One file, with nothing to load and no script; a section for each rank."""
+def _finalized(value: object) -> object:
+    return within_lines(beginning(value)) if type(value) is str else value
+
+
+@cache
+def _template() -> "Template":
     from jinja2 import Environment  # torch brings it; it takes a while to import
 
-    page = Environment(autoescape=True).from_string(_PAGE)
-    return page.render(sides=list(map(_side, comparisons)))
+    return Environment(autoescape=True, finalize=_finalized).from_string(_PAGE)
+
+
+def as_html(comparisons: list[Comparison]) -> str:
+    """One file, with nothing to load and no script; a section for each rank."""
+    return _template().render(sides=list(map(_side, comparisons)))
 
 
 def _side(comparison: Comparison) -> dict[str, object]:

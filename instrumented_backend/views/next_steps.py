@@ -5,9 +5,10 @@ tell one thing's time from another's, the bound has both. `seen_s` is what is bo
 itself. It decides what is worth saying, and the order.
 """
 
+import heapq
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from instrumented_backend.records import (
     LAUNCH_BOUND,
@@ -29,6 +30,8 @@ from instrumented_backend.views.words import count
 WORTH_PCT = 1.0  # of the wall time
 WORTH_PCT_ELSEWHERE = 5.0  # of what no compiler helps: some of it is in each program
 OFTEN = 3  # what a program did less often is no part of its loop
+MAX_CAUSES = 200  # breaks, and functions that were recompiled, that are looked at
+MAX_GAPS = 10_000
 FAR_FROM_PEAK_PCT = 50.0
 MEMORY_BOUND = 8.0  # floating-point operations for each byte, at most
 LARGE_COMPILE_PCT = 20.0  # of the wall time
@@ -40,6 +43,8 @@ _CURABLE = frozenset(
     {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
     | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
 )
+
+Record = TypeVar("Record")
 _FUSED = "aten::_fused_"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
@@ -90,7 +95,7 @@ class _Run:
         """Those that no step has claimed yet."""
         return [
             gap
-            for gap in self.report.ops.gaps
+            for gap in self.report.ops.gaps[:MAX_GAPS]
             if id(gap) not in self._claimed and not gap.in_data and wanted(gap)
         ]
 
@@ -144,6 +149,11 @@ def _step(
     return step
 
 
+def _costliest(records: list[Record], cost: Callable[[Record], float]) -> list[Record]:
+    """All of them, in their order, unless there are very many: each looks through all gaps."""
+    return records if len(records) <= MAX_CAUSES else heapq.nlargest(MAX_CAUSES, records, cost)
+
+
 def _where(file: str | None, line: int | None) -> Where | None:
     return None if file is None else Where(file, line)
 
@@ -179,7 +189,7 @@ def _breaks(run: _Run) -> list[NextStep]:
     """Breaks in code of the user's, and whole functions that ran eagerly."""
     return [
         _of_break(run, record)
-        for record in run.report.breaks
+        for record in _costliest(run.report.breaks, lambda one: one.eager_time_us or 0.0)
         if record.file is not None and record.whose is None and not record.is_recompile_limit
     ]
 
@@ -274,7 +284,7 @@ def _eager(run: _Run) -> list[NextStep]:
 
 def _recompiles(run: _Run) -> list[NextStep]:
     steps = []
-    for record in run.report.recompiles:
+    for record in _costliest(run.report.recompiles, lambda one: one.compile_s):
         curable = [guard for guard in record.guards if guard.cure and guard.kind in _CURABLE]
         deciding = [guard for guard in curable if guard.decided_s]
         if not deciding:

@@ -108,9 +108,9 @@ def _totals(run: Run, width: int) -> list[str]:
         f"the slowest in {seconds(totals.longest_compile_s)}",
         width,
     )
-    if run.missing:
+    if missing := run.missing:
         lines += wrap(
-            f"missing: {ranks_named(run.missing)} of {run.world_size} left no report here: killed, "
+            f"missing: {_spans_named(missing)} of {run.world_size} left no report here: killed, "
             "still running, on another machine, or it compiled nothing",
             width,
         )
@@ -206,17 +206,33 @@ def _at(file: str | None, line: int | None) -> str:
 
 def ranks_named(ranks: Sequence[int]) -> str:
     """``rank 1``, ``ranks 0, 2-7``"""
-    return f"rank{'' if len(ranks) == 1 else 's'} {rank_names(ranks)}"
+    return _spans_named(_spans(ranks))
+
+
+def _spans_named(spans: Sequence[range]) -> str:
+    is_one = len(spans) == 1 and spans[0].stop == spans[0].start + 1
+    return f"rank{'' if is_one else 's'} {_span_names(spans)}"
 
 
 def rank_names(ranks: Sequence[int]) -> str:
     """``0, 2-7``, and after a few how many more."""
-    spans: list[list[int]] = []
+    return _span_names(_spans(ranks))
+
+
+def _spans(ranks: Sequence[int]) -> list[range]:
+    spans: list[range] = []
     for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
+        if spans and rank == spans[-1].stop:
+            spans[-1] = range(spans[-1].start, rank + 1)
         else:
-            spans.append([rank, rank])
-    names = [str(low) if low == high else f"{low}-{high}" for low, high in spans[:MAX_NAMES]]
-    left = sum(high - low + 1 for low, high in spans[MAX_NAMES:])
+            spans.append(range(rank, rank + 1))
+    return spans
+
+
+def _span_names(spans: Sequence[range]) -> str:
+    names = [
+        str(one.start) if one.stop == one.start + 1 else f"{one.start}-{one.stop - 1}"
+        for one in spans[:MAX_NAMES]
+    ]
+    left = sum(one.stop - one.start for one in spans[MAX_NAMES:])
     return ", ".join(names) + (f" and {left} more" if left else "")

@@ -12,11 +12,18 @@ def running_lines(report: Report) -> list[str]:
     if report.run.status != RUNNING:
         return []
     seen_at = report.run.seen_at
-    when = "" if seen_at is None else f" at {datetime.fromtimestamp(seen_at, UTC):%F %T} UTC"
     return [
-        f"still running when it was last seen{when}",
+        f"still running when it was last seen{_moment(seen_at)}",
         *(_compiling(one, seen_at) for one in report.compiling),
     ]
+
+
+def _moment(seen_at: float | None) -> str:
+    """Nothing where the number is no time of ours."""
+    try:
+        return "" if seen_at is None else f" at {datetime.fromtimestamp(seen_at, UTC):%F %T} UTC"
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def _compiling(one: Compiling, seen_at: float | None) -> str:

@@ -49,15 +49,33 @@ def _working_folder() -> str | None:
         return None  # it has been deleted
 
 
+MAX_TEXT = 20_000  # characters of one text: a report may be one long one
+
+
+def in_line(text: str) -> str:
+    """For one line of a terminal, which nobody reads to its end if it is very long."""
+    return shown(beginning(text))
+
+
+def beginning(text: str) -> str:
+    """All of it, unless nobody would read it to its end."""
+    if len(text) <= MAX_TEXT:
+        return text
+    return f"{text[:MAX_TEXT]} ... {len(text) - MAX_TEXT:,} more characters"
+
+
 _SPACES = str.maketrans("\n\t", "  ")  # what parts a sentence's words
 
 
 def wrap(
     text: str, width: int, max_lines: int | None = None, break_words: bool = False
 ) -> list[str]:
-    """Lines no wider than ``width``, but for words that are, unless these are broken, too."""
+    """Lines no wider than ``width``, but for words that are, unless these are broken, too.
+
+    Of a text that nobody would read to its end, the beginning.
+    """
     return textwrap.wrap(
-        shown(text.translate(_SPACES)),
+        shown(beginning(text).translate(_SPACES)),
         max(width, 40),
         subsequent_indent="  ",
         max_lines=max_lines,

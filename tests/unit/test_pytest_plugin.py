@@ -84,7 +84,9 @@ def test_a_folder_stands_behind_an_equals_sign(tmp_path: Path) -> None:
 def test_a_report_that_cannot_be_written_fails_no_test(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "file" in str(_write(report(), tmp_path / "file", "test_it.py::test_a"))
+    assert "null" in (_write(report(), Path("\0"), "test_it.py::test_a") or "")
     # A file's name has 255 bytes at most, and letters may have four each.
-    assert _write(report(), tmp_path / "reports", f"test_it.py::test_{'名' * 150}[é/..]") is None
+    name = f"test_it.py::test_{'名' * 150}[é/..\ud800]"
+    assert _write(report(), tmp_path / "reports", name) is None
     (written,) = (tmp_path / "reports").iterdir()
     assert written.name.isascii()

@@ -1,18 +1,20 @@
 """The report as one HTML file: no request to anywhere, opened from disk."""
 
 import base64
+import errno
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrumented_backend.records import (
     GPU_BOUND,
     LAUNCH_BOUND,
     BreakRecord,
+    GraphRecord,
     KernelRecord,
     NextStep,
     RecompileRecord,
@@ -29,14 +31,18 @@ from instrumented_backend.views.output import Place, TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
 from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
-from instrumented_backend.views.page.texts import KernelTexts
+from instrumented_backend.views.page.texts import KernelTexts, Reading
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
-from instrumented_backend.views.words import count, function, short_path
+from instrumented_backend.views.words import beginning, count, function, short_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_REPORTS = 16  # drawn in full
+MAX_KERNELS = 10_000  # of one report
+MAX_PAGE = 200_000_000  # characters: what is named in many places is drawn in all of them
+
+Record = TypeVar("Record")
 _TOLD_IN = {
     "break": "breaks",
     "recompile": "recompiles",
@@ -49,23 +55,32 @@ _TOLD_IN = {
 TOLD_APART = ("graphs", "compiled", "missing", "caches", "compile", "counters")
 
 
+class PageTooLarge(OSError):
+    """No browser would open it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EFBIG, f"it would have more than {MAX_PAGE // 1_000_000} MB")
+
+
 def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool = False) -> str:
     """One page of one or several reports, of which the first is shown first.
 
     Without ``source``, no text of the program or of generated code is in it. ``frame``: it is
-    shown inside another page.
+    shown inside another page. Raises `PageTooLarge`.
     """
     # In a frame, kernels' sources would be most of it, and saved with the notebook.
     texts = source and not frame
+    reading = Reading()
     drawn = [
-        _drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])
+        _drawn(report, number, reading if source else None, texts)
+        for number, report in enumerate(reports[:MAX_REPORTS])
     ]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
+    pieces = (
         _environment()
         .get_template("page.html")
-        .render(
+        .generate(
             drawn=drawn,
             left_out=max(0, len(reports) - MAX_REPORTS),
             ranks=_ranks(reports) if len(reports) > 1 else [],
@@ -76,6 +91,16 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
             title=_title(reports[0]),
         )
     )
+    return "".join(_bounded(pieces))
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    left = MAX_PAGE
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise PageTooLarge
+        yield piece
 
 
 def to_bytes(page: str) -> bytes:
@@ -119,7 +144,7 @@ def _finalized(value: Any) -> Any:
     """Escape text of others: it may hold what reverses a line, or what no browser can read."""
     if value is None:
         return ""
-    return shown_text(value) if type(value) is str else value
+    return shown_text(beginning(value)) if type(value) is str else value
 
 
 def shown_text(text: str) -> str:
@@ -188,18 +213,25 @@ class Drawn:
         """Of a line that is shown."""
         return self.anchors.get((file, line))
 
-    def broken(self, number: int) -> BreakRecord:
-        return self.report.breaks[number]
+    def broken(self, number: int) -> BreakRecord | None:
+        """None where a line names one that is not in the report."""
+        return _at(self.report.breaks, number)
 
-    def again(self, number: int) -> RecompileRecord:
-        return self.report.recompiles[number]
+    def again(self, number: int) -> RecompileRecord | None:
+        return _at(self.report.recompiles, number)
+
+    def kernel_name(self, number: int) -> str:
+        kernel = _at(self.report.kernels, number)
+        return f"kernel {number}" if kernel is None else kernel.kernel_name
 
     def graph_name(self, graph: int) -> str:
-        for record in self.report.graphs:
-            if record.graph == graph:
-                name = self.names.function(record.compiled, record.function)
-                return f"graph {graph} ({function(name)})" if name else f"graph {graph}"
-        return f"graph {graph}"
+        record = self._graphs.get(graph)
+        name = self.names.function(record.compiled, record.function) if record else None
+        return f"graph {graph} ({function(name)})" if name else f"graph {graph}"
+
+    @cached_property
+    def _graphs(self) -> dict[int | None, GraphRecord]:
+        return {record.graph: record for record in reversed(self.report.graphs)}
 
     @property
     def kernels_in_order(self) -> list[ShownKernel]:
@@ -219,9 +251,13 @@ class Drawn:
         return percent(self.report.summary.pct_ops)
 
 
-def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
+def _at(records: Sequence[Record], number: int) -> Record | None:
+    return records[number] if 0 <= number < len(records) else None
+
+
+def _drawn(report: Report, number: int, reading: Reading | None, kernels: bool) -> Drawn:
     prefix = f"r{number}-"
-    files = shown_files(report, prefix, source)
+    files = shown_files(report, prefix, reading)
     anchors: dict[tuple[str | None, int | None], str] = {
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
@@ -230,8 +266,8 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     }
 
     first_kernels: dict[int | None, int] = {}
-    for place, kernel in enumerate(report.kernels):
-        first_kernels.setdefault(kernel.graph, place)
+    for at, kernel in enumerate(report.kernels):
+        first_kernels.setdefault(kernel.graph, at)
 
     def link(table: str, row: TableRow, column: str) -> str | None:
         value = row.get(column or "graph")
@@ -246,7 +282,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     tables = {
         name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
     }
-    texts = KernelTexts()
+    texts = KernelTexts(reading) if reading and kernels else None
     bars = [ledger_bar(report.ledger), *gpu_bars(report.gpu), device_bar(report.ops.device)]
     return Drawn(
         p=prefix,
@@ -262,8 +298,8 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
         kernels=[
-            _kernel(place, kernel, anchors, texts if kernels else None)
-            for place, kernel in enumerate(report.kernels)
+            _kernel(at, kernel, anchors, texts)
+            for at, kernel in enumerate(report.kernels[:MAX_KERNELS])
         ],
         names=Names(report),
         anchors=anchors,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from instrumented_backend.records import Report
+from instrumented_backend.views.grid import MAX_COLUMNS
 from instrumented_backend.views.output import Cell, TableRow
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.text import cell_text, header_text, is_figure, shown_columns
@@ -63,7 +64,7 @@ def shown_table(report: Report, name: str, link: Link) -> ShownTable | None:
         {key: cell_text(table, row, key) for key in row if key not in table.only_in_files}
         for row in rows
     ]
-    columns = shown_columns(texts)
+    columns = shown_columns(texts)[:MAX_COLUMNS]
     return ShownTable(
         name=name,
         title=table.title,

@@ -1,5 +1,6 @@
 """Compilations: when in the run each one was, inside which other, and what its time went into."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from instrumented_backend.views.words import function, phase
 
 MAX_COMPILATIONS = 60
 MAX_ROWS = 6  # compilations inside each other, or on several threads at once; the rest share one
+MAX_PHASES = 100  # Inductor has a dozen
 _SAME_S = 1e-3  # an inner one's clock is read after the outer one's
 _NARROWEST = 1.5  # in the SVG's units: what is drawn can be pointed at
 
@@ -67,7 +69,7 @@ def phase_totals(phases: dict[str, float]) -> list[tuple[str, str, str]]:
     """For the legend: kind, words and seconds, the longest first."""
     return [
         (name.removesuffix("_s"), phase(name), seconds(took))
-        for name, took in longest_first(phases)
+        for name, took in longest_first(phases)[:MAX_PHASES]
     ]
 
 
@@ -123,7 +125,7 @@ def _lane(one: _Placed, most_s: float) -> Bar:
     record = one.record
     values = [
         (name.removesuffix("_s"), phase(name), seconds(took), took)
-        for name, took in record.phases_s.items()
+        for name, took in itertools.islice(record.phases_s.items(), MAX_PHASES)
         if took
     ]
     lane = bar(one.label, values, most_s, seconds(record.total_s or 0.0))
