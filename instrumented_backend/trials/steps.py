@@ -121,9 +121,10 @@ class Steps:
             unit.waited = 1
         if plan.unit is not None:
             self._end()
-        elif unit.is_of_optimizer or not self._is_awaited(unit):
-            if self._ends.ready(unit):
-                self._end()
+            return
+        may_end = unit.is_of_optimizer or not self._is_awaited(unit)
+        if may_end and self._ends.ready(unit):
+            self._end()
 
     def _end(self) -> None:
         self._ended = True
