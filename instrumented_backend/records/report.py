@@ -47,6 +47,7 @@ class RunSection:
     world_size: int | None = None  # None outside distributed jobs
     restart: int | None = None  # how often the launcher has started the ranks again
     host: str | None = None
+    float32_matmul_precision: str | None = None  # of a GPU: "highest", "high", "medium"
 
 
 @dataclass

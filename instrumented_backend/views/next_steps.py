@@ -5,13 +5,11 @@ tell one thing's time from another's, the bound has both. `seen_s` is what is bo
 itself. It decides what is worth saying, and the order.
 """
 
-from collections.abc import Callable, Iterable
-from functools import cached_property
+from collections.abc import Callable
 
 from instrumented_backend.records import (
     LAUNCH_BOUND,
     BreakRecord,
-    CompileRecord,
     GapRecord,
     GuardRecord,
     NextStep,
@@ -21,8 +19,8 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.records.compiled import EAGER, PARTLY_EAGER
 from instrumented_backend.units import percent, seconds
-from instrumented_backend.views.names import Names
 from instrumented_backend.views.not_compiled import CURES
+from instrumented_backend.views.run_costs import Run
 from instrumented_backend.views.words import count
 
 WORTH_PCT = 1.0  # of the wall time
@@ -45,7 +43,7 @@ _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
 def next_steps(report: Report) -> list[NextStep]:
     """Largest seen cost first; what only a trial can tell comes last; nothing under 1 %."""
-    run = _Run(report)
+    run = Run(report)
     if not run.wall_s:
         return []
     steps = [step for find in _FINDERS for step in find(run)]
@@ -63,56 +61,6 @@ def next_steps(report: Report) -> list[NextStep]:
 def at_most(step: NextStep) -> str:
     """``"at most 3.1 s (24 %)"``"""
     return f"at most {seconds(step.bound_s)} ({percent(step.bound_pct)} of the run)"
-
-
-class _Run:
-    """The report, and which of its gaps a step has claimed."""
-
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.wall_s = report.ledger.wall_s or report.run.wall_s or 0.0
-        self.names = Names(report)
-        self._claimed: set[int] = set()
-
-    @cached_property
-    def eager_known(self) -> str:
-        return "exact" if self.report.ops.status == "exact" else "sampled"
-
-    def gaps(self, wanted: Callable[[GapRecord], bool]) -> list[GapRecord]:
-        """Those that no step has claimed yet."""
-        return [
-            gap
-            for gap in self.report.ops.gaps
-            if id(gap) not in self._claimed and not gap.in_data and wanted(gap)
-        ]
-
-    def claim(self, gaps: Iterable[GapRecord]) -> None:
-        self._claimed.update(map(id, gaps))
-
-    def row_s(self, name: str) -> float:
-        """A ledger row's seconds; 0 where they are unknown: nothing is said of it then."""
-        return self.report.ledger.seconds(name) or 0.0
-
-    def graphs_s(self, numbers: Iterable[int]) -> float:
-        """In the regions of these graphs."""
-        return sum(self._graph_s.get(number, 0.0) for number in set(numbers))
-
-    @cached_property
-    def _graph_s(self) -> dict[int | None, float]:
-        return {graph.graph: (graph.time_us or 0.0) / 1e6 for graph in self.report.graphs}
-
-    def compiling_s(self, numbers: Iterable[int]) -> float:
-        """What the compilations took that these graphs came from."""
-        found = {id(one): one for n in set(numbers) for one in self._compilations.get(n, ())}
-        return sum(record.total_s or 0.0 for record in found.values())
-
-    @cached_property
-    def _compilations(self) -> dict[int | None, list[CompileRecord]]:
-        by_graph: dict[int | None, list[CompileRecord]] = {}
-        for record in self.report.compile.compilations:
-            for number in record.graphs:
-                by_graph.setdefault(number, []).append(record)
-        return by_graph
 
 
 def _step(
@@ -136,14 +84,10 @@ def _where(file: str | None, line: int | None) -> str | None:
     return None if file is None else f"{file}:{line}"
 
 
-def _sum_s(microseconds: Iterable[float]) -> float:
-    return sum(microseconds) / 1e6
-
-
 # --- What is not compiled ------------------------------------------------------------------------
 
 
-def _not_compiled(run: _Run) -> list[NextStep]:
+def _not_compiled(run: Run) -> list[NextStep]:
     """Calls that ran eagerly from the start, where it was no graph break: these have their own."""
     known = {notes.GRAPH_BREAK, notes.RECOMPILE_LIMIT}
     for record in run.report.compiled:
@@ -163,7 +107,7 @@ def _not_compiled(run: _Run) -> list[NextStep]:
     return []
 
 
-def _breaks(run: _Run) -> list[NextStep]:
+def _breaks(run: Run) -> list[NextStep]:
     """Breaks in code of the user's, and whole functions that ran eagerly."""
     return [
         _of_break(run, record)
@@ -172,7 +116,7 @@ def _breaks(run: _Run) -> list[NextStep]:
     ]
 
 
-def _of_break(run: _Run, record: BreakRecord) -> NextStep:
+def _of_break(run: Run, record: BreakRecord) -> NextStep:
     before, after = set(record.graphs_before), set(record.graphs_after)
     between = run.gaps(
         lambda gap: (
@@ -182,16 +126,18 @@ def _of_break(run: _Run, record: BreakRecord) -> NextStep:
     )
     run.claim(between)
     booked_s = (record.eager_time_us or 0.0) / 1e6
-    eager_s = max(booked_s, _sum_s(gap.eager_time_us for gap in between))
-    seen = {"eager ops": eager_s, "Python": _sum_s(gap.python_us for gap in between)}
+    eager_s = run.eager_s(between)
+    if not (eager_s and run.is_gpu_bound):
+        eager_s = max(booked_s, eager_s)
+    seen = {"eager ops": eager_s, "Python": run.python_s(between)}
     # One graph instead of two may be faster, and be compiled faster.
     besides = {"fusing": run.graphs_s(before | after), "compiling": run.compiling_s(after)}
     if record.skipped:
-        besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
+        besides["Python"] = run.python_s(run.gaps(lambda gap: True))
         run.claim(run.gaps(lambda gap: _is_of_function(gap, record)))
     elif not after:
         ends = run.gaps(lambda gap: gap.graph in before and not gap.backward and not gap.event)
-        besides["Python"] = _sum_s(gap.python_us for gap in ends)
+        besides["Python"] = run.python_s(ends)
     what = record.hint or f"take the cause out of the compiled function: {record.reason}"
     function = f" in {record.function}" if record.function else ""
     text = f"graph break{function}: {what.rstrip('.')}"
@@ -207,7 +153,7 @@ def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
     return any((line.file, name) == (one.file, one.function) for one in record.skipped)
 
 
-def _optimizer(run: _Run) -> list[NextStep]:
+def _optimizer(run: Run) -> list[NextStep]:
     inside = run.gaps(lambda gap: gap.inside and (gap.event or "").startswith(_OPTIMIZER))
     steps = []
     by_event: dict[str, list[GapRecord]] = {}
@@ -226,14 +172,14 @@ def _optimizer(run: _Run) -> list[NextStep]:
         text = f"{kind} runs op by op: {fused}{step}"
         where = _where(lines[0].file, lines[0].line) if lines else None
         seen = {
-            "eager ops": _sum_s(gap.eager_time_us for gap in gaps),
-            "Python": _sum_s(gap.python_us for gap in gaps),
+            "eager ops": run.eager_s(gaps),
+            "Python": run.python_s(gaps),
         }
         steps.append(_step("optimizer", text, where, run.eager_known, seen))
     return steps
 
 
-def _eager(run: _Run) -> list[NextStep]:
+def _eager(run: Run) -> list[NextStep]:
     """Eager ops of the program's loop, by the line that most of a gap's are on."""
     by_line: dict[str, list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
@@ -242,13 +188,13 @@ def _eager(run: _Run) -> list[NextStep]:
             by_line.setdefault(where, []).append(gap)
     steps = []
     for where, gaps in by_line.items():
-        seen_s = _sum_s(gap.eager_time_us for gap in gaps)
+        seen_s = run.eager_s(gaps)
         if seen_s < WORTH_PCT / 100 * run.wall_s:
             continue
         run.claim(gaps)
         losses = [gap for gap in gaps if gap.to_backward and not gap.backward]
         ops = ", ".join(dict.fromkeys(line.op for gap in gaps for line in gap.lines[:1]))
-        besides = {"Python": _sum_s(gap.python_us for gap in gaps)}
+        besides = {"Python": run.python_s(gaps)}
         if losses:
             code, text = "loss", f"compute the loss in the compiled function ({ops})"
             numbers = {n for gap in losses for n in (gap.graph, gap.to_graph) if n is not None}
@@ -262,7 +208,7 @@ def _eager(run: _Run) -> list[NextStep]:
 # --- Compiling -----------------------------------------------------------------------------------
 
 
-def _recompiles(run: _Run) -> list[NextStep]:
+def _recompiles(run: Run) -> list[NextStep]:
     steps = []
     for record in run.report.recompiles:
         curable = [guard for guard in record.guards if guard.cure and guard.kind in _CURABLE]
@@ -274,7 +220,7 @@ def _recompiles(run: _Run) -> list[NextStep]:
         seen, besides = {"recompiling": took_s}, {}
         if record.limit_hits:
             seen["eager ops"] = _at_limit_s(run.report, record)
-            besides["Python"] = _sum_s(gap.python_us for gap in run.gaps(lambda gap: True))
+            besides["Python"] = run.python_s(run.gaps(lambda gap: True))
         else:
             besides["Python"] = _looking_up_s(run, record)
         worst = max(deciding, key=lambda guard: guard.decided_s)
@@ -284,12 +230,12 @@ def _recompiles(run: _Run) -> list[NextStep]:
     return steps
 
 
-def _cure_of(run: _Run, record: RecompileRecord, guard: GuardRecord) -> str:
+def _cure_of(run: Run, record: RecompileRecord, guard: GuardRecord) -> str:
     function = run.names.function(record.compiled, record.function) or "a function"
     return f"{function} recompiled for {guard.subject}: {guard.cure}"
 
 
-def _looking_up_s(run: _Run, record: RecompileRecord) -> float:
+def _looking_up_s(run: Run, record: RecompileRecord) -> float:
     """Python before the calls of its graphs: each call looks through all that were compiled."""
     graphs = {
         graph.graph
@@ -297,19 +243,20 @@ def _looking_up_s(run: _Run, record: RecompileRecord) -> float:
         if (graph.function, graph.file) == (record.function, record.file)
     }
     before = run.gaps(lambda gap: gap.to_graph in graphs and not gap.to_backward)
-    return _sum_s(gap.python_us for gap in before)
+    return run.python_s(before)
 
 
 def _at_limit_s(report: Report, record: RecompileRecord) -> float:
     """Seconds of a function that ran eagerly because it had been recompiled too often."""
-    return _sum_s(
+    ran_us = (
         one.eager_time_us or 0.0
         for one in report.breaks
         if one.is_recompile_limit and one.function == record.function
     )
+    return sum(ran_us) / 1e6
 
 
-def _cold_caches(run: _Run) -> list[NextStep]:
+def _cold_caches(run: Run) -> list[NextStep]:
     """All but Dynamo's part of what no cache had: Dynamo traces each time."""
     missed = {graph.graph for graph in run.report.graphs if graph.cache == "miss"}
     took_s = sum(
@@ -331,27 +278,32 @@ def _cold_caches(run: _Run) -> list[NextStep]:
 # --- What no compiler helps ----------------------------------------------------------------------
 
 
-def _data(run: _Run) -> list[NextStep]:
+def _data(run: Run) -> list[NextStep]:
     text = "data loading, which no compiler helps: more num_workers, or less work for each item"
-    return _elsewhere(run, _step("data", text, None, "exact", {"data": run.row_s("data")}))
+    took_s = run.row_s("data")
+    if run.is_gpu_bound:  # what it has left to do meanwhile is no wait
+        took_s = min(took_s, run.gpu_idle_s)
+    return _elsewhere(run, _step("data", text, None, "exact", {"data": took_s}))
 
 
-def _python(run: _Run) -> list[NextStep]:
+def _python(run: Run) -> list[NextStep]:
     """The last finder: what no other step has claimed."""
     gaps = run.gaps(lambda gap: True)
-    took_s = min(run.row_s("python"), _sum_s(gap.python_us for gap in gaps))
+    took_s = min(run.row_s("python"), sum(gap.python_us for gap in gaps) / 1e6)
+    if run.is_gpu_bound:  # most of it is waiting for the GPU
+        took_s = min(took_s, run.gpu_idle_s)
     text = "Python, and what it waits for, which no compiler helps: a Python profiler says where"
     return _elsewhere(run, _step("python", text, None, run.eager_known, {"Python": took_s}))
 
 
-def _elsewhere(run: _Run, step: NextStep) -> list[NextStep]:
+def _elsewhere(run: Run, step: NextStep) -> list[NextStep]:
     return [step] if step.seen_s >= WORTH_PCT_ELSEWHERE / 100 * run.wall_s else []
 
 
 # --- GPUs, kernels, and what only a trial can tell -----------------------------------------------
 
 
-def _launches(run: _Run) -> list[NextStep]:
+def _launches(run: Run) -> list[NextStep]:
     """The time in regions in which the GPU waits for the host: CUDA graphs would spare it."""
     if run.report.compile.cudagraphs.were_tried:
         return []
@@ -377,7 +329,7 @@ def _waiting_share(report: Report) -> float | None:
     return max((1 - pct / 100 for pct in behind if pct is not None), default=None)
 
 
-def _kernels(run: _Run) -> list[NextStep]:
+def _kernels(run: Run) -> list[NextStep]:
     """Far below the memory's peak, where their time is known; none that computes rather than
     moves."""
     steps = []
@@ -398,7 +350,7 @@ def _kernels(run: _Run) -> list[NextStep]:
     return steps
 
 
-def _trials(run: _Run) -> list[NextStep]:
+def _trials(run: Run) -> list[NextStep]:
     report, steps = run.report, []
     called = {graph.graph for graph in report.graphs if graph.calls}
     products = [k for k in report.kernels if k.language == "extern" and k.graph in called]
@@ -407,6 +359,14 @@ def _trials(run: _Run) -> list[NextStep]:
         took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
         text = 'only a trial tells: torch.compile(mode="max-autotune-no-cudagraphs")'
         steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
+    if report.run.float32_matmul_precision == "highest" and report.run.device != "cpu":
+        exact = [k for k in products if "float32" in k.arg_dtypes.values()]
+        took_s = run.graphs_s(kernel.graph for kernel in exact if kernel.graph is not None)
+        text = (
+            'only a trial tells: torch.set_float32_matmul_precision("high"), which rounds what is '
+            "multiplied to TF32"
+        )
+        steps.append(_step("tf32", text, None, TRIAL, {}, {"compiled code": took_s}))
     first_s = report.compile.first_s or 0.0
     if first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
         text = "only a trial tells: compile the block that a model repeats, not the whole model"
@@ -414,7 +374,7 @@ def _trials(run: _Run) -> list[NextStep]:
     return steps
 
 
-_FINDERS: tuple[Callable[[_Run], list[NextStep]], ...] = (
+_FINDERS: tuple[Callable[[Run], list[NextStep]], ...] = (
     *(_not_compiled, _optimizer, _breaks, _eager, _recompiles, _cold_caches, _data),
     *(_launches, _kernels, _trials, _python),
 )

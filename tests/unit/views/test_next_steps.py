@@ -6,17 +6,22 @@ import pytest
 from sample_report import sample
 
 from instrumented_backend.records import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
     BreakRecord,
     CompiledRecord,
     CompileRecord,
     DeviceRecord,
     GapLineRecord,
     GapRecord,
+    GpuRow,
+    GpuSection,
     GraphRecord,
     GuardRecord,
     KernelRecord,
     LedgerRow,
     LedgerSection,
+    LineRecord,
     NextStep,
     RecompileRecord,
     Report,
@@ -322,6 +327,46 @@ def test_a_device_that_waits_for_launches() -> None:
     assert next_steps(made) == []
     made.compile.cudagraphs.recorded = 0
     made.ops.device.status = "unknown"
+    assert next_steps(made) == []
+
+
+def gpu(verdict: str | None, idle_s: float = 0.0) -> GpuRow:
+    return GpuRow(
+        0, "a GPU", 60.0, 20.0, idle_s, *(60.0, 20.0, idle_s, 0.0), 70.0, verdict, 5.0, "x"
+    )
+
+
+def test_on_a_gpu_that_is_behind_its_own_time_counts() -> None:
+    """An optimizer that the host launches in 4 s and the GPU runs in 12 s; the host waits for it
+    somewhere, which is no Python that a profiler could find."""
+    made = report(python=30.0, data=20.0)
+    made.ops.gaps = [
+        gap(5.0, 4.0, line=31, event="Optimizer.step#AdamW.step", inside=True, backward=True),
+        gap(25.0, 0.0),
+    ]
+    made.lines = [LineRecord(FILE, 31, eager_time_us=4 * S, eager_gpu_us=12 * S)]
+    made.gpu = GpuSection(90.0, [gpu(LAUNCH_BOUND)])
+    told = {step.code: step.bound_s for step in next_steps(made)}
+    assert told == {"optimizer": 5.0, "python": 25.0, "data": 20.0}
+    made.gpu = GpuSection(90.0, [gpu(GPU_BOUND, idle_s=6.0)])
+    told = {step.code: step.bound_s for step in next_steps(made)}
+    assert told == {"optimizer": 12.0, "python": 6.0, "data": 6.0}
+    made.gpu = GpuSection(90.0, [gpu(GPU_BOUND)])
+    assert only(made).code == "optimizer"
+
+
+def test_products_of_float32_on_a_gpu_are_for_a_trial() -> None:
+    made = report(captured=80.0)
+    product = KernelRecord("extern_kernels.mm", "extern", 0, arg_dtypes={"arg0": "float32"})
+    made.kernels = [product, replace(product, graph=1, arg_dtypes={"arg0": "bfloat16"})]
+    made.graphs[0].config = {"max_autotune": "True"}
+    made.run.device, made.run.float32_matmul_precision = "a GPU", "highest"
+    step = only(made)
+    assert (step.code, step.known, step.bound_s) == ("tf32", TRIAL, 3.0)
+    assert 'set_float32_matmul_precision("high")' in step.text
+    made.run.float32_matmul_precision = "high"
+    assert next_steps(made) == []
+    made.run.float32_matmul_precision = None
     assert next_steps(made) == []
 
 
