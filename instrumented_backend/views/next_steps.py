@@ -21,7 +21,7 @@ from instrumented_backend.records.compiled import EAGER, PARTLY_EAGER
 from instrumented_backend.units import percent, seconds
 from instrumented_backend.views.not_compiled import CURES
 from instrumented_backend.views.run_costs import Run
-from instrumented_backend.views.words import count
+from instrumented_backend.views.words import count, function_words
 
 WORTH_PCT = 1.0  # of the wall time
 WORTH_PCT_ELSEWHERE = 5.0  # of what no compiler helps: some of it is in each program
@@ -29,6 +29,7 @@ OFTEN = 3  # what a program did less often is no part of its loop
 FAR_FROM_PEAK_PCT = 50.0
 MEMORY_BOUND = 8.0  # floating-point operations for each byte, at most
 LARGE_COMPILE_PCT = 20.0  # of the wall time
+LARGE_GRAPH = 100  # ops; with fewer a model repeats no block that is worth compiling alone
 TRIAL = "trial"
 # Guards that a program can keep from failing and still do what it does. Others have a graph for
 # each value, as is usual.
@@ -224,15 +225,22 @@ def _recompiles(run: Run) -> list[NextStep]:
         else:
             besides["Python"] = _looking_up_s(run, record)
         worst = max(deciding, key=lambda guard: guard.decided_s)
-        text = _cure_of(run, record, worst)
-        where = _where(record.file, record.line)
+        text = _cure_of(run, record, worst, sum(guard.kind == "shape" for guard in deciding) > 1)
+        where = _where(*run.names.place(record.compiled, record.function, record.file, record.line))
         steps.append(_step("recompile", text, where, "exact", seen, besides))
     return steps
 
 
-def _cure_of(run: Run, record: RecompileRecord, guard: GuardRecord) -> str:
-    function = run.names.function(record.compiled, record.function) or "a function"
-    return f"{function} recompiled for {guard.subject}: {guard.cure}"
+def _cure_of(run: Run, record: RecompileRecord, guard: GuardRecord, sizes_vary: bool) -> str:
+    function = function_words(run.names.function(record.compiled, record.function))
+    cure = guard.cure or ""
+    if sizes_vary:  # to mark one of them is not enough
+        cure = cure.partition(", or torch._dynamo.maybe_mark_dynamic")[0]
+    elif cure.startswith("mend the graph break"):
+        place = record.file, record.line
+        hint = next((one.hint for one in run.report.breaks if (one.file, one.line) == place), None)
+        cure = f"mend the graph break there: {hint.rstrip('.')}" if hint else cure
+    return f"{function} recompiled for {guard.subject}: {cure}"
 
 
 def _looking_up_s(run: Run, record: RecompileRecord) -> float:
@@ -268,11 +276,14 @@ def _cold_caches(run: Run) -> list[NextStep]:
     )
     if not took_s:
         return []
+    # What a recompilation takes is spared by its cure, with warm caches and without.
+    recompiling_s = min(took_s, sum(step.parts_s["recompiling"] for step in _recompiles(run)))
     text = (
         f"keep TORCHINDUCTOR_CACHE_DIR between runs: the next one finds "
         f"{count(len(missed), 'graph')} there"
     )
-    return [_step("cold-caches", text, None, "exact", {"compiling": took_s})]
+    seen, besides = {"compiling": took_s - recompiling_s}, {"compiling": recompiling_s}
+    return [_step("cold-caches", text, None, "exact", seen, besides)]
 
 
 # --- What no compiler helps ----------------------------------------------------------------------
@@ -368,7 +379,8 @@ def _trials(run: Run) -> list[NextStep]:
         )
         steps.append(_step("tf32", text, None, TRIAL, {}, {"compiled code": took_s}))
     first_s = report.compile.first_s or 0.0
-    if first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
+    is_large = any((graph.ops or 0) >= LARGE_GRAPH for graph in report.graphs)
+    if is_large and first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:
         text = "only a trial tells: compile the block that a model repeats, not the whole model"
         steps.append(_step("regional", text, None, TRIAL, {}, {"compiling": first_s}))
     return steps
