@@ -34,8 +34,8 @@ TRIAL = "trial"
 # Guards that a program can keep from failing and still do what it does. Others have a graph for
 # each value, as is usual.
 _CURABLE = frozenset(
-    {"shape", "int", "float", "stride", "global", "attribute", "keys", "length", "identity"}
-    | {"autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
+    {"shape", "specialized", "int", "float", "stride", "global", "attribute", "keys", "length"}
+    | {"identity", "autocast", "num_threads", "deterministic_algorithms", "default_dtype"}
 )
 _OPTIMIZER = "Optimizer.step"
 _FUSED = "aten::_fused_"
@@ -277,7 +277,9 @@ def _cold_caches(run: Run) -> list[NextStep]:
     if not took_s:
         return []
     # What a recompilation takes is spared by its cure, with warm caches and without.
-    recompiling_s = min(took_s, sum(step.parts_s["recompiling"] for step in _recompiles(run)))
+    recompiling_s = min(
+        took_s, sum(step.parts_s.get("recompiling", 0.0) for step in _recompiles(run))
+    )
     text = (
         f"keep TORCHINDUCTOR_CACHE_DIR between runs: the next one finds "
         f"{count(len(missed), 'graph')} there"

@@ -206,6 +206,11 @@ def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
     size = _SIZE.match(name)
     found, value = _look_up(name, scope)
     new = _describe(value) if found else None
+    if size is not None and operator == "==" and size["method"] == "size":
+        if _ANY_SIZE.search(old):
+            text = f"{_size(size)} == {_name(_ANY_SIZE.sub(_size, old))}"
+            return "relation", text, "True", "False"
+        return _kind_of_size(old), _size(size), old, new
     if size is not None:
         return "shape" if size["method"] == "size" else "stride", _size(size), old, new
     if operator in ("is", "is not") and old == "None":
@@ -216,6 +221,13 @@ def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
     if name.endswith(".training") and old in ("True", "False"):
         return "training", f"{_name(name)} (train() and eval())", old, new
     return _value_kind(name, old), _name(name), old, new
+
+
+def _kind_of_size(old: str) -> str:
+    """A size that could have been any other, but for what the program does with it."""
+    if old in ("0", "1"):
+        return "range"
+    return "specialized" if old.isdecimal() else "shape"
 
 
 def _value_kind(name: str, old: str) -> str:
@@ -322,6 +334,10 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
 _USUAL = "one graph for each is usual"
 _CURES = {
     "shape": "torch.compile(dynamic=True)",
+    "specialized": (
+        "the function does something else for each size (a loop over it, a branch on it): pad to "
+        "few sizes, or compile what is inside of the loop"
+    ),
     "range": "sizes 0 and 1 have graphs of their own: one graph for each is usual",
     "relation": "one graph for each outcome is usual; else take the branch out of the function",
     "stride": "call .contiguous(), or give the tensor the same memory layout each time",
