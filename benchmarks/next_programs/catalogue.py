@@ -37,15 +37,14 @@ def varying_lengths(compile: Compile, changed: bool, device: str) -> float:
     return sum(float(product(torch.ones(8 + i % 12, 64, device=device)).sum()) for i in range(400))
 
 
-def item_in_a_loop(compile: Compile, changed: bool, device: str) -> float:
+def item_between(compile: Compile, changed: bool, device: str) -> float:
     def normalize(x: Tensor) -> Tensor:
-        for _ in range(10):
-            largest = x.abs().max()
-            x = (x + 1) / (largest if changed else largest.item())
-        return x
+        x = (x * 2).sin()
+        largest = x.abs().max()
+        return (x + 1) / (largest if changed else largest.item())
 
     run, x = compile(normalize), torch.linspace(0, 1, 64, device=device)
-    for _ in range(5_000):
+    for _ in range(20_000):
         y = run(x)
     return float(y.sum())
 
@@ -231,7 +230,7 @@ def float32_products(compile: Compile, changed: bool, device: str) -> float:
 
 PROGRAMS = {
     "varying-lengths": Known(varying_lengths, "recompile"),
-    "item-in-a-loop": Known(item_in_a_loop, "break"),
+    "item-in-a-step": Known(item_between, "break"),
     "eager-optimizer": Known(eager_optimizer, "optimizer"),
     "data-loading": Known(data_loading, "data"),
     "nothing-helps": Known(matmul_bound, None),
