@@ -361,7 +361,8 @@ def a_counter() -> tuple[Run, Run]:
     def before() -> Any:
         global STEP
         function, found = compiled(f), []
-        for STEP in (5, 6, 7):
+        for step in (5, 6, 7):
+            STEP = step
             found.append(function(X))
         return found
 

@@ -246,8 +246,8 @@ SKIPPED_FUNCTION = (
         ),
         (
             "Attempted to call function marked as skipped\n"
-            "  Explanation: Dynamo does not know how to trace the builtin `time.perf_counter.` This "
-            "function is either a Python builtin (e.g. "
+            "  Explanation: Dynamo does not know how to trace the builtin `time.perf_counter.` "
+            "This function is either a Python builtin (e.g. "
             "_warnings.warn) or a third-party C/C++ Python extension (perhaps of pybind).\n"
             "  Hint: If it is a Python builtin, please file an issue on GitHub so the PyTorch "
             "team can add support for it.\n"
