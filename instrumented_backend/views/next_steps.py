@@ -39,6 +39,7 @@ _CURABLE = frozenset(
 )
 _OPTIMIZER = "Optimizer.step"
 _FUSED = "aten::_fused_"
+_ACCUMULATE = "torch::autograd::AccumulateGrad"
 _CAN_BE_FUSED = frozenset({"Adam", "AdamW", "SGD", "Adagrad"})
 
 
@@ -181,27 +182,31 @@ def _optimizer(run: Run) -> list[NextStep]:
 
 
 def _eager(run: Run) -> list[NextStep]:
-    """Eager ops of the program's loop, by the line that most of a gap's are on."""
-    by_line: dict[str, list[GapRecord]] = {}
+    """Eager ops of the program's loop, by the line that most of a gap's are on.
+
+    What autograd itself does at the end of a backward is on no line that could be compiled.
+    """
+    by_line: dict[tuple[str, bool], list[GapRecord]] = {}
     for gap in run.gaps(lambda gap: gap.count >= OFTEN and bool(gap.lines)):
-        where = _where(gap.lines[0].file, gap.lines[0].line)
-        if where is not None:
-            by_line.setdefault(where, []).append(gap)
+        first = gap.lines[0]
+        where = _where(first.file, first.line)
+        if where is not None and first.op != _ACCUMULATE:
+            is_loss = gap.to_backward and not gap.backward
+            by_line.setdefault((where, is_loss), []).append(gap)
     steps = []
-    for where, gaps in by_line.items():
+    for (where, is_loss), gaps in by_line.items():
         seen_s = run.eager_s(gaps)
         if seen_s < WORTH_PCT / 100 * run.wall_s:
             continue
         run.claim(gaps)
-        losses = [gap for gap in gaps if gap.to_backward and not gap.backward]
         ops = ", ".join(dict.fromkeys(line.op for gap in gaps for line in gap.lines[:1]))
         besides = {"Python": run.python_s(gaps)}
-        if losses:
+        if is_loss:
             code, text = "loss", f"compute the loss in the compiled function ({ops})"
-            numbers = {n for gap in losses for n in (gap.graph, gap.to_graph) if n is not None}
+            numbers = {n for gap in gaps for n in (gap.graph, gap.to_graph) if n is not None}
             besides["fusing"] = run.graphs_s(numbers)
         else:
-            code, text = "eager", f"compile the function that this line is in ({ops})"
+            code, text = "eager", f"put what this line does into a compiled function ({ops})"
         steps.append(_step(code, text, where, run.eager_known, {"eager ops": seen_s}, besides))
     return steps
 

@@ -216,6 +216,20 @@ def test_a_loss_between_forward_and_backward() -> None:
     assert "aten::nll_loss" in step.text and step.where == f"{FILE}:30"
 
 
+def test_what_autograd_does_is_on_no_line_to_compile() -> None:
+    """Gradients are added up where ``loss.backward()`` stands, which is no part of the loss."""
+    made = report()
+    accumulate = "torch::autograd::AccumulateGrad"
+    made.ops.gaps = [
+        gap(8.0, 6.0, line=30, op="aten::nll_loss", to_graph=0, to_backward=True),
+        gap(9.0, 9.0, line=30, op=accumulate, backward=True),
+    ]
+    step = only(made)
+    assert (step.code, step.seen_s) == ("loss", 6.0) and accumulate not in step.text
+    made.ops.gaps[1].lines[0].op = "aten::mul_"  # an update of averages, after the backward
+    assert [step.code for step in next_steps(made)] == ["eager", "loss"]
+
+
 def test_eager_ops_by_line_and_none_of_what_runs_once() -> None:
     made = report(python=50.0)
     made.ops.gaps = [
