@@ -229,6 +229,9 @@ def _recompiles(run: Run) -> list[NextStep]:
             besides["Python"] = run.python_s(run.gaps(lambda gap: True))
         else:
             besides["Python"] = _looking_up_s(run, record)
+        if "shape" in kinds and record.count:
+            # Of the compilations one is left, for all sizes; the first may be the longer one.
+            besides["compiling"] = max(0.0, run.first_compiling_s(record) - took_s / record.count)
         worst = max(deciding, key=lambda guard: guard.decided_s)
         text = _cure_of(run, record, worst, sum(guard.kind == "shape" for guard in deciding) > 1)
         where = _where(*run.names.place(record.compiled, record.function, record.file, record.line))

@@ -7,7 +7,13 @@ timeline: the host's own time is hidden there.
 from collections.abc import Callable, Iterable
 from functools import cached_property
 
-from instrumented_backend.records import GPU_BOUND, CompileRecord, GapRecord, Report
+from instrumented_backend.records import (
+    GPU_BOUND,
+    CompileRecord,
+    GapRecord,
+    RecompileRecord,
+    Report,
+)
 from instrumented_backend.views.names import Names
 
 
@@ -89,6 +95,19 @@ class Run:
         """What the compilations took that these graphs came from."""
         found = {id(one): one for n in set(numbers) for one in self._compilations.get(n, ())}
         return sum(record.total_s or 0.0 for record in found.values())
+
+    def first_compiling_s(self, record: RecompileRecord) -> float:
+        """What the compilation took of which these are the recompilations."""
+        first = f"{record.compile_id.partition('/')[0]}/0"
+        return max(
+            (
+                compilation.total_s or 0.0
+                for compilation in self.report.compile.compilations
+                if compilation.compile_id == first
+                and (compilation.function, compilation.file) == (record.function, record.file)
+            ),
+            default=0.0,
+        )
 
     @cached_property
     def _compilations(self) -> dict[int | None, list[CompileRecord]]:

@@ -295,6 +295,21 @@ def test_recompiling_is_what_the_guards_that_can_be_cured_decided() -> None:
     assert "changing shapes took 2.26 s" in render(made, ("recompiles",), 80)
 
 
+def test_one_compilation_for_all_sizes_is_left() -> None:
+    """6 s for the first one, 5 and 3 s for two more: the shortest one, and it is not known which
+    that will be, may take the mean of the two."""
+    made = report()
+    made.recompiles = [recompiled(8.0, shape=8.0)]
+    made.recompiles[0].count = 2
+    made.compile.compilations = [
+        CompileRecord("0/0", "forward", "f", FILE, 3, "compiled", [0], {}, 6.0),
+        CompileRecord("0/0", "forward", "g", FILE, 9, "compiled", [1], {}, 9.0),
+    ]
+    assert only(made).parts_s == {"recompiling": 8.0, "compiling": 2.0}  # 6 - 8 / 2
+    made.recompiles = [recompiled(8.0, int=8.0)]
+    assert only(made).parts_s == {"recompiling": 8.0}
+
+
 def test_a_value_over_a_graph_break_leads_to_the_break() -> None:
     """Not "pass ___stack2 as a tensor": nobody passes it."""
     made = report()
