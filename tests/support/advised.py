@@ -3,54 +3,19 @@
     python advised.py
 
 Prints a JSON line for each: what was advised, the causes before and after, and whether the program
-still does what it did. No kernel has to be compiled: the graphs have library calls only.
+still does what it did.
 """
 
-import contextlib
-import io
-import json
-import logging
-import os
-import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+import advised_itself  # noqa: F401 - more programs
 import torch
+from advising import Run, X, case, compiled, log, main, of_lengths
 from torch import Tensor, nn
 
-import instrumented_backend
-
-X = torch.arange(16.0).reshape(4, 4) / 16
 FACTOR = 3
-log = logging.getLogger("a program")
 config = torch._dynamo.config
-Run = Callable[[], Any]
-
-
-def compiled(function: Any, **how: Any) -> Any:
-    return torch.compile(function, backend="instrumented", **how)
-
-
-@dataclass
-class Case:
-    """``advice`` is a part of what is printed; None: nothing is, because it is no fault."""
-
-    advice: str | None
-    before: Run
-    after: Run
-
-
-CASES: dict[str, Case] = {}
-
-
-def case(advice: str | None) -> Callable[[Callable[[], tuple[Run, Run]]], None]:
-    """A function that returns the program before and after."""
-
-    def add(make: Callable[[], tuple[Run, Run]]) -> None:
-        CASES[make.__name__] = Case(advice, *make())
-
-    return add
 
 
 # --- Breaks --------------------------------------------------------------------------------------
@@ -152,10 +117,6 @@ def asked_for() -> tuple[Run, Run]:
 
 def square(x: Tensor) -> Tensor:
     return x.t().mm(x)
-
-
-def of_lengths(function: Any) -> Any:
-    return [function(torch.ones(n, 4)) for n in (3, 4, 5)]
 
 
 @case("torch.compile(dynamic=True)")
@@ -314,152 +275,6 @@ def settings_of_a_model() -> tuple[Run, Run]:
     return lambda: run(None), lambda: run("single_label_classification")
 
 
-# --- What a function changes itself, or cannot have in it -----------------------------------------
-
-
-class Remembering(nn.Module):
-    """Keeps the means of what it returns."""
-
-    def __init__(self, itself: bool) -> None:
-        super().__init__()
-        self.history: list[Tensor] = []
-        self.itself = itself
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = x.mm(x)
-        if self.itself:
-            self.history.append(y)
-        return y
-
-
-def remembered(itself: bool) -> Any:
-    model, found = Remembering(itself), []
-    function = compiled(model)
-    for _ in range(3):
-        found.append(function(X))
-        if not itself:
-            model.history.append(found[-1])
-    return [*found, *model.history]
-
-
-@case("change self.history outside of the compiled function, after the call")
-def a_list_that_grows() -> tuple[Run, Run]:
-    return lambda: remembered(True), lambda: remembered(False)
-
-
-STEP = 0
-
-
-@case("pass it as an argument, with torch.compile(dynamic=True)")
-def a_counter() -> tuple[Run, Run]:
-    def f(x: Tensor) -> Tensor:
-        return x.mm(x) if STEP < 100 else x
-
-    def g(x: Tensor, step: int) -> Tensor:
-        return x.mm(x) if step < 100 else x
-
-    def before() -> Any:
-        global STEP
-        function, found = compiled(f), []
-        for step in (5, 6, 7):
-            STEP = step
-            found.append(function(X))
-        return found
-
-    def after() -> Any:
-        function = compiled(g, dynamic=True)
-        return [function(X, step) for step in (5, 6, 7)]
-
-    return before, after
-
-
-@case("give the optimizer lr=torch.tensor(...)")
-def a_scheduler() -> tuple[Run, Run]:
-    def run(rate: Any) -> Any:
-        torch.manual_seed(0)
-        model = nn.Linear(4, 1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=rate)
-        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
-        step = compiled(optimizer.step)
-        for _ in range(4):
-            optimizer.zero_grad()
-            model(X).sum().backward()
-            step()
-            scheduler.step()
-        return model.weight.detach()
-
-    return lambda: run(0.5), lambda: run(torch.tensor(0.5))
-
-
-@case("call `time.perf_counter` outside of the compiled function")
-def a_clock() -> tuple[Run, Run]:
-    def f(x: Tensor) -> Tensor:
-        begun = time.perf_counter()
-        y = x.mm(x)
-        return y.mm(x) if time.perf_counter() >= begun else y
-
-    def after() -> Any:
-        begun = time.perf_counter()
-        y = compiled(lambda x: x.mm(x).mm(x))(X)
-        return y if time.perf_counter() >= begun else None
-
-    return lambda: compiled(f)(X), after
-
-
-@case("move the `with` statement out of the compiled function")
-def a_file() -> tuple[Run, Run]:
-    def f(x: Tensor) -> Tensor:
-        y = x.mm(x)
-        with open(os.devnull, "w") as file:
-            file.write("a step")
-        return y.mm(x)
-
-    def after() -> Any:
-        y = compiled(lambda x: x.mm(x).mm(x))(X)
-        with open(os.devnull, "w") as file:
-            file.write("a step")
-        return y
-
-    return lambda: compiled(f)(X), after
-
-
-@case("compile what is inside of the loop")
-def a_loop_over_a_size() -> tuple[Run, Run]:
-    def f(x: Tensor) -> Tensor:
-        h = X
-        for t in range(x.shape[0]):
-            h = h.mm(X) + x[t]
-        return h
-
-    def after() -> Any:
-        body, found = compiled(lambda h, row: h.mm(X) + row), []
-        for n in (3, 4, 5):
-            h = X
-            for row in torch.ones(n, 4):
-                h = body(h, row)
-            found.append(h)
-        return found
-
-    return lambda: of_lengths(compiled(f)), after
-
-
-@case("mend the graph break that the function goes on after")
-def a_value_over_a_break() -> tuple[Run, Run]:
-    def f(x: Tensor) -> Tensor:
-        total = x.sum().item()
-        return x.mm(x) * total
-
-    def run() -> Any:
-        function = compiled(f)
-        return [function(X * n) for n in (1, 2, 3)]
-
-    def after() -> Any:
-        with config.patch(capture_scalar_outputs=True):
-            return run()
-
-    return run, after
-
-
 # --- No fault: nothing to change -----------------------------------------------------------------
 
 
@@ -481,66 +296,6 @@ def gradients_of_an_input() -> tuple[Run, Run]:
         return x.grad
 
     return run, run
-
-
-# --- All of them ---------------------------------------------------------------------------------
-
-
-def causes(report: Any) -> list[str]:
-    """What can be acted upon: breaks of the user's, and guards that decided."""
-    found = [record.reason for record in report.breaks if record.whose is None]
-    return found + [
-        guard.kind for record in report.recompiles for guard in record.guards if guard.decided
-    ]
-
-
-def advice(report: Any) -> list[str]:
-    told = [record.hint for record in report.breaks if record.whose is None]
-    told += [guard.cure for record in report.recompiles for guard in record.guards]
-    return [text for text in told if text]
-
-
-def observed(run: Run) -> tuple[Any, str, Any]:
-    """Its result, what it prints, and the report."""
-    torch._dynamo.reset()
-    instrumented_backend.reset()
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        result = run()
-    return result, said.getvalue(), instrumented_backend.report()
-
-
-def same(one: Any, other: Any) -> bool:
-    if isinstance(one, list) and not isinstance(other, Tensor):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(torch.equal(torch.as_tensor(one), torch.as_tensor(other)))
-
-
-def main() -> None:
-    heard: list[str] = []
-    handler = logging.StreamHandler(io.StringIO())
-    handler.emit = lambda record: heard.append(record.getMessage())  # type: ignore[method-assign]
-    log.addHandler(handler)
-    log.propagate = False
-    for name, known in CASES.items():
-        rows = []
-        for run in (known.before, known.after):
-            heard.clear()
-            rows.append((*observed(run), list(heard)))
-        (first, printed, report, logged), (second, printed_2, report_2, logged_2) = rows
-        print(
-            json.dumps(
-                {
-                    "name": name,
-                    "expected": known.advice,
-                    "advice": advice(report),
-                    "before": causes(report),
-                    "after": causes(report_2),
-                    "same": same(first, second) and (printed, logged) == (printed_2, logged_2),
-                }
-            ),
-            flush=True,
-        )
 
 
 if __name__ == "__main__":
