@@ -88,9 +88,9 @@ class _Rates:
         elif not self._tensors and given != self._first:
             self._note("the learning rate changes: lr=torch.tensor(...), given to the optimizer")
             self._tensors = {
-                place: self._torch.tensor(rate)
+                place: self._torch.tensor(float(rate))
                 for place, rate in enumerate(given)
-                if isinstance(rate, float)
+                if isinstance(rate, (int, float))
             }
         if not self._tensors:
             yield

@@ -158,15 +158,18 @@ def _is_of_function(gap: GapRecord, record: BreakRecord) -> bool:
 def _optimizer(run: Run) -> list[NextStep]:
     inside = run.gaps(lambda gap: gap.inside and (gap.event or "").startswith(_OPTIMIZER))
     steps = []
+    fused_lines = {(op.file, op.line) for op in run.report.ops.missing if op.op.startswith(_FUSED)}
     by_event: dict[str, list[GapRecord]] = {}
     for gap in inside:
         by_event.setdefault(gap.event or "", []).append(gap)
     for event, gaps in by_event.items():
         run.claim(gaps)
         lines = [line for gap in gaps for line in gap.lines]
-        if sum(gap.count for gap in gaps) < OFTEN or any(
-            line.op.startswith(_FUSED) for line in lines[:1]
-        ):
+        is_fused = any(
+            line.op.startswith(_FUSED) or (line.file, line.line) in fused_lines
+            for line in lines[:1]
+        )
+        if is_fused or sum(gap.count for gap in gaps) < OFTEN:
             continue
         kind = event.partition("#")[2].partition(".")[0] or "the optimizer"
         step = "torch.compile(optimizer.step), with lr=torch.tensor(...) where a scheduler sets it"
