@@ -23,7 +23,8 @@ Scope = tuple[Mapping[str, Any], Mapping[str, Any]]  # locals, globals
 _COMPILE_ID = re.compile(r"^!?[\d/]+: ")
 _STACK = "\nUser stack trace:\n"
 _COMMENT = re.compile(
-    r"\s+# (?P<code>.*?)(?:  # (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+))?$"
+    r"\s+# (?P<code>.*?)(?:  # (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+))?"
+    r"(?: \([^()]*\))?$"  # torch's own line
 )
 _HINT = re.compile(r" \(HINT: (?P<hint>.*)\)$", re.DOTALL)
 _PARAMETER = re.compile(r"\. Guard failed on a parameter.*$", re.DOTALL)  # and torch's advice

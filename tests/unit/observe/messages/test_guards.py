@@ -311,6 +311,14 @@ def test_cures_that_can_be_followed(guard: str, source: str, cure: str) -> None:
     assert found is not None and found.startswith(cure)
 
 
+def test_the_programs_line_stands_before_torchs() -> None:
+    line = of_line("x.size()[0] == 4", "for t in range(x.shape[0]):")
+    found = failed_guard(f"{line} (_dynamo/variables/builtin.py:99 in evaluate)", None)
+    assert found.frame is not None and found.subject == "size of x in dimension 0"
+    assert (found.frame.file, found.frame.line) == ("me/model.py", 9)
+    assert found.frame.source == "for t in range(x.shape[0]):"
+
+
 def test_names_of_dynamos_own_are_not_told() -> None:
     found = failed_guard("1/0: ___stack2 == 1.5", None)
     assert found.subject == "what was computed before it (2)"
