@@ -405,10 +405,11 @@ def _cure(
 
 
 def _is_changed(subject: str, source: str) -> bool:
-    """Does the line assign to it, or add to it?"""
+    """Does the line assign to it, or add to it? Not by ``f(rate=rate)``."""
     name = re.escape(_changed_name(subject).partition("[")[0].rpartition(".")[2])
-    change = rf"\b{name}(?:\[[^]]*\])*\s*(?:[-+*/]?=[^=]|\.(?:{_ADDERS})\()"
-    return re.search(change, source) is not None
+    item = rf"\b{name}(?:\[[^]]*\])*"
+    changes = rf"(?:^|;)\s*(?:[\w.\[\]]+\.)?{item}\s*[-+*/]?=[^=]", rf"{item}\.(?:{_ADDERS})\("
+    return any(re.search(change, source) for change in changes)
 
 
 def _changed_name(subject: str) -> str:

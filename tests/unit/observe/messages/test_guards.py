@@ -284,6 +284,17 @@ def of_line(guard: str, source: str) -> str:
             "acts = acts * 2",
             "change acts outside of the compiled function, after the call",
         ),
+        (
+            "self.blocks.total == 1.5",
+            "y = x; self.total += 1",
+            "change self.blocks.total outside of the compiled function, after the call",
+        ),
+        (
+            "self.rate == 1.5",
+            "return f(x, rate=self.rate)",
+            "keep it constant, or make it a tensor",
+        ),
+        ("G['rate'] == 1.5", "rate == 2.5 and f(x, rate=rate)", "pass it as an argument (as a"),
         ("G['STEP'] == 3", "if STEP % 100 == 0:", "pass it as an argument, with torch.compile("),
         ("G['RATE'] == 0.5", "return x * RATE", "pass it as an argument (as a tensor if"),
         ("len(L['xs']) == 1", "for x in xs:", "stack the items into one tensor"),
