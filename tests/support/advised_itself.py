@@ -128,7 +128,7 @@ def a_loop_over_a_size() -> tuple[Run, Run]:
     def after() -> Any:
         body, found = compiled(lambda h, row: h.mm(X) + row), []
         for n in (3, 4, 5):
-            h = X
+            h = X.clone()  # X itself would be guarded on
             for row in torch.ones(n, 4):
                 h = body(h, row)
             found.append(h)
