@@ -325,4 +325,5 @@ def _run(devices: Iterable[str], started: Started, status: str) -> RunSection:
         worker=machine.worker(),
         status=status,
         seen_at=time.time(),
+        float32_matmul_precision=machine.float32_matmul_precision(),
     )

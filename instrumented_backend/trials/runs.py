@@ -154,12 +154,16 @@ def _said(stderr: str) -> str:
 
 
 def _ran(folder: Path, pid: int) -> plan.Ran | None:
-    """Of the process with most of the program's steps; of ranks that are alike, the first."""
+    """Of a process that has steps, of ranks the first, and else the one with most of them."""
     found = []
     for path in folder.glob("ran.*.json"):
         with contextlib.suppress(OSError, ValueError):
             found.append(plan.read(path, plan.Ran))
-    return max(found, key=lambda ran: (ran.marks, ran.pid == pid, -ran.rank), default=None)
+    return max(
+        found,
+        key=lambda ran: (ran.unit is not None, -ran.rank, ran.marks, ran.pid == pid),
+        default=None,
+    )
 
 
 def _report(path: Path) -> Report | None:

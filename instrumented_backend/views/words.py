@@ -7,11 +7,19 @@ import textwrap
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.units import whole, with_spread
 
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.*)_at_(\d+)")
+
 
 def count(number: int, noun: str, spread: float | None = None) -> str:
     """``"1 call"``, ``"280 ± 4 calls"``"""
     figure = with_spread(whole(number), spread)
     return f"{figure} {noun}" if figure == "1" else f"{figure} {noun}s"
+
+
+def function_words(function: str | None) -> str:
+    """``torch_dynamo_resume_in_f_at_9`` is Dynamo's name for the rest of ``f``."""
+    found = _RESUMED.fullmatch(function or "a function")
+    return f"the rest of {found[1]} from line {found[2]}" if found else function or "a function"
 
 
 def phase(name: str) -> str:

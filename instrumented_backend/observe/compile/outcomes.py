@@ -183,7 +183,8 @@ def _decide(record: CompiledRecord, one: Compiled, calls: int, served: bool) -> 
     if served:
         cause = None
         if one.limit_hits and record.eager_calls != 0:
-            cause = next(c for c in one.causes if c.code == notes.RECOMPILE_LIMIT)
+            # None where it was of another function, such as an optimizer's step, that it calls.
+            cause = next((c for c in one.causes if c.code == notes.RECOMPILE_LIMIT), None)
         elif under:
             cause = _stance(under)
         if cause is None:

@@ -50,6 +50,15 @@ _BETTER_HINTS = (
         "function",
     ),
 )
+# What Dynamo does not trace can be called before or after what is compiled.
+_AVOIDED = re.compile(
+    r"Avoid calling (?:the function |builtin |`)*`?(?P<name>[\w.]+)`?(?: with argument types .*)?"
+)
+_EXTENSION = re.compile(
+    r"does not know how to trace the (?:Python )?builtin `(?P<name>[\w.]+?)\.?`"
+)
+_CONTEXT = re.compile(r"Avoid using the unsupported context manager")
+_SPECIAL = re.compile(r"\.__\w+__$")  # of a class: Python calls it where the class is used
 _REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
@@ -217,4 +226,16 @@ def _hint(message: str, reason: str, whose: str | None) -> str | None:
     for pattern, better in _BETTER_HINTS:
         if pattern.search(f"{reason}\n{hint}"):
             return better
-    return hint
+    return None if hint is None else _outside(reason, hint)
+
+
+def _outside(reason: str, hint: str) -> str:
+    """Not "avoid it": a program that calls it has to."""
+    if _CONTEXT.match(hint):
+        return "move the `with` statement out of the compiled function, or compile what is in it"
+    found = _AVOIDED.match(hint) or ("C/C++" in hint and _EXTENSION.search(reason)) or None
+    if found is None:
+        return hint
+    name = _SPECIAL.sub("", found["name"])
+    verb = "call" if name == found["name"] else "use"
+    return f"{verb} `{name}` outside of the compiled function"
