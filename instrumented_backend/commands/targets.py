@@ -22,10 +22,14 @@ class NoTarget(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """``paths`` lists the reports that there are now; it may raise `ReportError`."""
+    """``paths`` lists the reports that there are now; it may raise `ReportError`.
+
+    ``is_over``: there is none, and nobody is left who could write one.
+    """
 
     name: str
     paths: Callable[[], list[Path]]
+    is_over: Callable[[], bool] = lambda: False
 
 
 def target(argument: str | None) -> Target:
@@ -60,7 +64,7 @@ def _process(pid: int) -> Target:
             f"process {pid}: neither it nor what it started has {FOLDER}: set it, and it is kept "
             "current there; or give the folder, if the program sets it itself"
         )
-    return Target(f"process {pid}", tree.paths)
+    return Target(f"process {pid}", tree.paths, tree.is_over)
 
 
 class _Tree:
@@ -69,7 +73,8 @@ class _Tree:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._looked_s = -math.inf
-        self._members: set[int] = set()
+        self._members = {pid}
+        self._running = {pid}
         self._found: set[Path] = set()
         self.folders: set[Path] = set()
 
@@ -78,9 +83,12 @@ class _Tree:
         if time.monotonic() - self._looked_s < _BETWEEN_S:
             return
         self._looked_s = time.monotonic()
-        self._members = processes.with_descendants(self._pid)
-        self.folders.update(_folders(self._pid))
-        for member in self._members - {self._pid}:
+        # Of each: where one has ended, those that it started have another parent.
+        self._running = processes.with_descendants(self._running)
+        self._members |= self._running
+        if self._pid in self._running:
+            self.folders.update(_folders(self._pid))
+        for member in self._running - {self._pid}:
             with contextlib.suppress(OSError):  # it has ended, or is another user's
                 self.folders.update(_folders(member))
 
@@ -90,6 +98,9 @@ class _Tree:
         for folder in self.folders:
             self._found.update(path for path in _reports(folder) if _pid(path) in self._members)
         return sorted(path for path in self._found if path.exists())
+
+    def is_over(self) -> bool:
+        return all(processes.find(one) is None for one in self._running) and not self.paths()
 
 
 def _folders(pid: int) -> list[Path]:

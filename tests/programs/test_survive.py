@@ -268,6 +268,24 @@ def test_a_signal_while_the_main_thread_is_in_native_code(run_forked: RunProgram
 
 
 @pytest.mark.full
+def test_a_question_interrupts_no_system_call(run_forked: RunProgram) -> None:
+    """Native code that reads, and does not expect EINTR."""
+    done = run_forked(
+        PROGRAM
+        + """
+    reader, writer = os.pipe()
+    def ask():
+        time.sleep(0.5); os.kill(os.getpid(), signal.SIGUSR2); time.sleep(2); os.write(writer, b"x")
+    threading.Thread(target=ask).start()
+    print(ctypes.CDLL(None).read(reader, ctypes.create_string_buffer(1), 1), flush=True)
+    os._exit(0)
+    """
+    )
+    assert done.stdout == "1\n"
+    assert done.stderr.count("instrumented: 1 graph, 3 calls") == 1
+
+
+@pytest.mark.full
 def test_reports_from_other_threads_while_it_compiles(run_forked: RunProgram) -> None:
     """Sizes follow each other on the main thread, and four threads ask all the time."""
     done = run_forked(

@@ -39,7 +39,7 @@ def top(*arguments: object) -> list[str]:
 
 def child_of(pid: int) -> int:
     """The one process that it has started."""
-    (found,) = processes.with_descendants(pid) - {pid}
+    (found,) = processes.with_descendants([pid]) - {pid}
     return found
 
 
@@ -203,7 +203,7 @@ def test_a_process_and_what_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
         env={**os.environ, "INSTRUMENTED_DIR": "run"},
     )
     try:
-        wait_until(lambda: len(processes.with_descendants(process.pid)) == 2)
+        wait_until(lambda: len(processes.with_descendants([process.pid])) == 2)
         child = child_of(process.pid)
         monkeypatch.setattr(targets, "_BETWEEN_S", 0.0)
         found = targets.target(str(process.pid))
@@ -218,6 +218,50 @@ def test_a_process_and_what_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
         process.communicate()
     assert found.paths() == ours  # what they left
     assert not processes.is_alive(live(0, child, started_at=TO_COME).run)
+
+
+def test_what_a_process_has_started_outlives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ranks whose launcher was killed; a report that comes later is theirs."""
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "INSTRUMENTED_DIR": str(tmp_path / "run")},
+    )
+    try:
+        wait_until(lambda: len(processes.with_descendants([process.pid])) == 2)
+        child = child_of(process.pid)
+        monkeypatch.setattr(targets, "_BETWEEN_S", 0.0)
+        found = targets.target(str(process.pid))
+        process.kill()
+        process.wait()
+        assert not found.is_over()
+        path = keep(tmp_path / "run", live(0, child))
+        assert found.paths() == [path]
+        path.unlink()
+        assert not found.is_over()
+    finally:
+        process.kill()
+        process.communicate()  # the child's input ends, too
+    wait_until(found.is_over)
+    keep(tmp_path / "run", live(0, child))
+    assert not found.is_over() and found.paths() == [path]
+
+
+def test_lines_end_with_a_process_that_leaves_no_report(tmp_path: Path) -> None:
+    watched = subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "INSTRUMENTED_DIR": str(tmp_path / "run")},
+    )
+    process = subprocess.Popen(top(watched.pid), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(f"process {watched.pid}: no report yet")
+    watched.communicate()
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (0, f"process {watched.pid}: ended, without a report\n")
 
 
 def test_a_process_that_leaves_no_report() -> None:
