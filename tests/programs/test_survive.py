@@ -73,6 +73,30 @@ def test_the_end_of_the_program_has_the_last_word(run_forked: RunProgram) -> Non
 
 
 @pytest.mark.full
+def test_a_program_that_may_open_no_more_files(run_forked: RunProgram) -> None:
+    """It ends by that; its limit, which the system lets us raise, is as it was afterwards."""
+    limits = "200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]"
+    last = "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    before = f"import atexit; atexit.register(lambda: {last})\n    f = torch"
+    done = run_forked(
+        PROGRAM.replace("f = torch", before, 1)
+        + f"""
+    resource.setrlimit(resource.RLIMIT_NOFILE, ({limits}))
+    train(5)
+    held = []
+    while True:
+        held.append(open("/dev/null"))
+    """,
+        check=False,
+    )
+    assert done.stdout == "200\n"
+    assert done.returncode == 1 and "Too many open files" in done.stderr
+    assert done.report["run"]["status"] == "ended"
+    assert done.report["summary"]["graph_calls"] == 8
+    assert done.report["notes"] == []
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("ending", ["SIGTERM", "SIGINT"])
 def test_interrupted(run_forked: RunProgram, ending: str) -> None:
     source = f"\n    signal.raise_signal(signal.{ending}); time.sleep(60)"
