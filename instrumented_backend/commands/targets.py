@@ -10,7 +10,7 @@ from pathlib import Path
 
 from instrumented_backend import settings
 from instrumented_backend.commands import processes
-from instrumented_backend.records import find_reports
+from instrumented_backend.records import ReportError, find_reports
 
 FOLDER = "INSTRUMENTED_DIR"
 _BETWEEN_S = 2.0  # looks at all processes of the machine
@@ -95,12 +95,19 @@ class _Tree:
     def paths(self) -> list[Path]:
         with contextlib.suppress(OSError):  # it has ended, its reports are there
             self.look()
+        have_ended = all(processes.find(one) is None for one in self._running)
         for folder in self.folders:
             self._found.update(path for path in _reports(folder) if _pid(path) in self._members)
-        return sorted(path for path in self._found if path.exists())
+        paths = sorted(path for path in self._found if path.exists())
+        if have_ended and not paths:
+            raise ReportError(f"process {self._pid}: ended, without a report")
+        return paths
 
     def is_over(self) -> bool:
-        return all(processes.find(one) is None for one in self._running) and not self.paths()
+        with contextlib.suppress(ReportError):
+            self.paths()
+            return False
+        return True
 
 
 def _folders(pid: int) -> list[Path]:
