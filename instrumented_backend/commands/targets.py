@@ -76,6 +76,7 @@ class _Tree:
         self._members = {pid}
         self._running = {pid}
         self._found: set[Path] = set()
+        self._is_over = False  # by the last look
         self.folders: set[Path] = set()
 
     def look(self) -> None:
@@ -99,15 +100,13 @@ class _Tree:
         for folder in self.folders:
             self._found.update(path for path in _reports(folder) if _pid(path) in self._members)
         paths = sorted(path for path in self._found if path.exists())
-        if have_ended and not paths:
+        self._is_over = have_ended and not paths
+        if self._is_over:
             raise ReportError(f"process {self._pid}: ended, without a report")
         return paths
 
     def is_over(self) -> bool:
-        with contextlib.suppress(ReportError):
-            self.paths()
-            return False
-        return True
+        return self._is_over
 
 
 def _folders(pid: int) -> list[Path]:

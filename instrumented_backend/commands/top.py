@@ -98,13 +98,12 @@ def _in_lines(watched: "Watched", found: Target) -> None:
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     said_s, said = time.monotonic(), ""
     while True:
-        is_over = found.is_over()
         for event in watched.look():
             click.echo(event_line(event, watched))
         if not watched.reports and (words := nothing_yet(watched)) != said:
             said = words
             click.echo(words)
-        if is_over or watched.all_have_ended():
+        if found.is_over() or watched.all_have_ended():
             return
         if watched.reports and watched.now_s - said_s >= STATUS_S:
             said_s = watched.now_s

@@ -219,3 +219,32 @@ def test_relative_paths_of_reasons_become_the_functions(tmp_path: Path) -> None:
     log = RecompileLog()
     log.add("0/1", ("f", file, 1), "why", [guard], False)
     assert log.records()[0].guards[0].file == file
+
+
+def test_code_without_a_graph_is_recompiled_too(run_forked: RunProgram) -> None:
+    """It breaks at once; torch's own records of its compilations say which were not the first."""
+    done = run_forked(
+        """
+        import torch, torch._dynamo
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                rows = x.shape[0]
+                torch._dynamo.graph_break()
+                return x.mm(x) * rows
+        compiled = torch.compile(Model(), backend="instrumented", dynamic=False)
+        for size in (2, 3, 4):
+            compiled(torch.ones(size, size))
+        metrics = torch._dynamo.utils.get_compilation_metrics()
+        print(sum(bool(one.recompile_reason) for one in metrics))
+        """,
+        env={"INSTRUMENTED_LOG": "info"},
+    )
+    again = re.findall(
+        r"INFO: compiling (.*) \(.*\) again: size of (x in dimension 0): 2", done.stderr
+    )
+    assert sorted(again) == 2 * [("forward", "x in dimension 0")] + 2 * [
+        ("the rest of forward", "x in dimension 0")
+    ]
+    assert done.stdout == "4\n"
+    assert done.report["summary"]["recompiles"] == 4
+    assert [one["count"] for one in done.report["recompiles"]] == [2, 2]

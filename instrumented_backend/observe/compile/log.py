@@ -215,6 +215,8 @@ class CompileLog(logging.Handler, Observer):
             at = None, None
         first = self._compiled_functions.is_first(under_way)
         with self._failures.guard("torch.compile"):
+            if outcome == "compiled":
+                self._compiled_functions.has_code(under_way)
             if graphs:
                 self._compiled_functions.compiled(under_way, len(graphs))
             else:

@@ -1,5 +1,6 @@
 """``top`` in a real terminal, in pipes, and with what is not there."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from tmux import MISSING, Tmux, terminal
 from waiting import wait_until
 
 from instrumented_backend.commands import processes, targets
+from instrumented_backend.records import ReportError
 
 in_a_terminal = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 WHY = "size of x in dimension 1: 64 → 48"
@@ -220,6 +222,13 @@ def test_a_process_and_what_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not processes.is_alive(live(0, child, started_at=TO_COME).run)
 
 
+def is_over(found: targets.Target) -> bool:
+    """After another look."""
+    with contextlib.suppress(ReportError):
+        found.paths()
+    return found.is_over()
+
+
 def test_what_a_process_has_started_outlives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -237,17 +246,19 @@ def test_what_a_process_has_started_outlives_it(
         found = targets.target(str(process.pid))
         process.kill()
         process.wait()
-        assert not found.is_over()
+        assert not is_over(found)
         path = keep(tmp_path / "run", live(0, child))
         assert found.paths() == [path]
         path.unlink()
-        assert not found.is_over()
+        assert not is_over(found)
     finally:
         process.kill()
         process.communicate()  # the child's input ends, too
-    wait_until(found.is_over)
+    wait_until(lambda: is_over(found))
+    with pytest.raises(ReportError, match="ended, without a report"):
+        found.paths()
     keep(tmp_path / "run", live(0, child))
-    assert not found.is_over() and found.paths() == [path]
+    assert not is_over(found) and found.paths() == [path]
 
 
 def test_lines_end_with_a_process_that_leaves_no_report(tmp_path: Path) -> None:
