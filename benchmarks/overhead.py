@@ -12,7 +12,7 @@ measured until then.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -82,7 +82,7 @@ def main(
     os.environ["INSTRUMENTED_TABLES"] = "none"
     import torch
 
-    measures: dict[str, Callable[[], list[Cost]]] = {
+    measures: dict[str, Callable[[], Iterable[Cost]]] = {
         "call": lambda: tiny_call(device, rounds),
         "parts": lambda: parts(pairs),
         "cold": lambda: compilations(device, pairs, warm=False),

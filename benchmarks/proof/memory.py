@@ -9,7 +9,7 @@ import gc
 import os
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -31,12 +31,11 @@ MODES = ("auto", "always", SNAPSHOTS)
 MODES_OF_RECOMPILES = ("auto", SNAPSHOTS)
 
 
-def memory(pairs: int, scale: float = 1.0) -> list[Cost]:
+def memory(pairs: int, scale: float = 1.0) -> Iterator[Cost]:
     """Growth over Inductor's: in MB, and for recompilations in KB a graph.
 
     ``scale`` makes the counts smaller, to try it.
     """
-    rows = []
     runs = sum(1 + pairs * (1 + len(_modes(what))) for what in COUNTS)
     with click.progressbar(length=runs, label="memory", file=sys.stderr) as bar:
         for what, full in COUNTS.items():
@@ -52,8 +51,7 @@ def memory(pairs: int, scale: float = 1.0) -> list[Cost]:
                     over[mode].append(_instrumented(what, mode, count) - theirs)
                     bar.update(1)
             for mode, values in over.items():
-                rows.append(_cost(what, mode, count, values))
-    return rows
+                yield _cost(what, mode, count, values)
 
 
 def _modes(what: str) -> tuple[str, ...]:

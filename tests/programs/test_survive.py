@@ -42,6 +42,11 @@ KILLS = {
     "os.abort()": -signal.SIGABRT,
     "os.kill(os.getpid(), signal.SIGKILL)": -signal.SIGKILL,
     "ctypes.string_at(0)": -signal.SIGSEGV,
+    "os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)": -signal.SIGHUP,
+    "os.kill(os.getpid(), signal.SIGQUIT); time.sleep(60)": -signal.SIGQUIT,
+    "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.raise_signal(14)": 7,
+    "threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)": 7,
+    "import atexit; atexit.register(os._exit, 7)": 7,
     "resource.setrlimit(resource.RLIMIT_CPU, (1, 1)); exec('while True: pass')": -signal.SIGKILL,
 }
 
@@ -68,6 +73,27 @@ def test_what_is_left(run_forked: RunProgram, ending: str) -> None:
 @pytest.mark.full
 def test_the_end_of_the_program_has_the_last_word(run_forked: RunProgram) -> None:
     done = run_forked(PROGRAM + "\n    train(5)")
+    assert done.report["run"]["status"] == "ended"
+    assert done.report["summary"]["graph_calls"] == 8
+
+
+@pytest.mark.full
+def test_a_memory_limit_that_ends_it(run_forked: RunProgram) -> None:
+    """What it holds is held to the end: our own report has to do with what is left."""
+    done = run_forked(
+        PROGRAM
+        + """
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    train(5)
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+    """,
+        check=False,
+    )
+    assert done.returncode == 1 and "MemoryError" in done.stderr
     assert done.report["run"]["status"] == "ended"
     assert done.report["summary"]["graph_calls"] == 8
 
