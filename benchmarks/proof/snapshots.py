@@ -21,7 +21,13 @@ GRAPHS, COMPILATIONS = 10_000, 100_000
 CALLED = 100  # of the graphs, between two snapshots
 
 
-def snapshots(pairs: int) -> list[Cost]:
+def snapshots(pairs: int, scale: float) -> Iterator[Cost]:
+    """Of the largest report, and in ten minutes of training."""
+    yield from largest(pairs)
+    yield from in_steps(scale)
+
+
+def largest(pairs: int) -> list[Cost]:
     """The time of the thread that takes them, with as much in the report as it ever holds.
 
     The first one finds everything new, and the others a hundred graphs that were called.
