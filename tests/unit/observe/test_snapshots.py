@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -167,6 +169,21 @@ def test_a_process_that_may_have_no_thread_now(monkeypatch: pytest.MonkeyPatch) 
     snapshots.soon()
     assert taken.wait(60)
     snapshots.stop()
+
+
+def test_nothing_is_imported_on_the_thread() -> None:
+    """Who forks meanwhile would have a child for which that import never ends."""
+    program = """
+import sys
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.live_file import LiveFile
+name = "instrumented_backend.records.encoding"
+for saver in (None, object()):
+    LiveFile(saver, None, Failures(), list, tuple, None)
+    print(name in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\nTrue\n", done.stderr
 
 
 def test_the_last_report_is_not_written_over(
