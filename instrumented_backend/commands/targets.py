@@ -24,10 +24,14 @@ class NoTarget(ValueError):
 
 @dataclass(frozen=True)
 class Target:
-    """``paths`` lists the reports that there are now; it may raise `ReportError`."""
+    """``paths`` lists the reports that there are now; it may raise `ReportError`.
+
+    ``is_over``: there is none, and nobody is left who could write one.
+    """
 
     name: str
     paths: Callable[[], list[Path]]
+    is_over: Callable[[], bool] = lambda: False
 
 
 def target(argument: str | None) -> Target:
@@ -69,7 +73,7 @@ def _process(pid: int) -> Target:
             f"process {pid}: neither it nor what it started has {FOLDER}: set it, and it is kept "
             "current there; or give the folder, if the program sets it itself"
         )
-    return Target(f"process {pid}", tree.paths)
+    return Target(f"process {pid}", tree.paths, tree.is_over)
 
 
 class _Tree:
@@ -78,8 +82,10 @@ class _Tree:
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._looked_s = -math.inf
-        self._members: set[int] = set()
+        self._members = {pid}
+        self._running = {pid}
         self._found: set[Path] = set()
+        self._is_over = False  # by the last look
         self.folders: set[Path] = set()
 
     def look(self) -> None:
@@ -87,19 +93,30 @@ class _Tree:
         if time.monotonic() - self._looked_s < _BETWEEN_S:
             return
         self._looked_s = time.monotonic()
-        self._members = processes.with_descendants(self._pid)
-        self.folders.update(_folders(self._pid))
-        for member in self._members - {self._pid}:
+        # Of each: where one has ended, those that it started have another parent.
+        self._running = processes.with_descendants(self._running)
+        self._members |= self._running
+        if self._pid in self._running:
+            self.folders.update(_folders(self._pid))
+        for member in self._running - {self._pid}:
             with contextlib.suppress(OSError):  # it has ended, or is another user's
                 self.folders.update(_folders(member))
 
     def paths(self) -> list[Path]:
         with contextlib.suppress(OSError):  # it has ended, its reports are there
             self.look()
+        have_ended = all(processes.find(one) is None for one in self._running)
         for folder in self.folders:
             reports = _reports(folder)
             self._found.update(path for path in reports if process_of(path) in self._members)
-        return sorted(path for path in self._found if path.exists())
+        paths = sorted(path for path in self._found if path.exists())
+        self._is_over = have_ended and not paths
+        if self._is_over:
+            raise ReportError(f"process {self._pid}: ended, without a report")
+        return paths
+
+    def is_over(self) -> bool:
+        return self._is_over
 
 
 def _folders(pid: int) -> list[Path]:

@@ -120,6 +120,8 @@ class ExitHooks:
             signal.signal(signal.SIGTERM, self._handle_sigterm)
         if on_asked and self._asked is not None:
             signal.signal(self._asked[0], self._handle_asked)
+            # Or what the program's native code waits for would fail with EINTR.
+            signal.siginterrupt(self._asked[0], False)
         return None
 
     def _is_free(self, number: int) -> bool:

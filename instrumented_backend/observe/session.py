@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from instrumented_backend.observe import descriptors
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.code.metric_tables import MetricTables
@@ -200,7 +201,7 @@ class Session:
                 action(observer)
 
     def _deliver_last(self) -> None:
-        with _no_garbage_collection():
+        with _no_garbage_collection(), descriptors.some_more():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             report.run.status = INTERRUPTED if self._hooks.interrupted else ENDED
             if has_content(report):

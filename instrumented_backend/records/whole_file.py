@@ -99,7 +99,8 @@ def sweep(folder: AnyPath) -> None:
 
 
 def _sweep(part: Path) -> None:
-    file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    # For writing, too: over NFS, only who may write a file can lock it for himself alone.
+    file = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         part.unlink()

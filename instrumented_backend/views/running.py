@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from instrumented_backend.records import Compiling, Report
 from instrumented_backend.records.report import RUNNING
-from instrumented_backend.views.words import short_path
+from instrumented_backend.views.names import compilation, why
 
 
 def running_lines(report: Report) -> list[str]:
@@ -28,7 +28,7 @@ def _moment(seen_at: float | None) -> str:
 
 def _compiling(one: Compiling, seen_at: float | None) -> str:
     """``"compiling forward (train.py:39) for 12 s: size of x in dimension 1: 64 → 48"``"""
-    where = f" ({short_path(one.file, one.line)})" if one.file else ""
+    what = compilation(one) if one.file else one.function or one.compile_id
     took = "" if seen_at is None else f" for {max(0.0, seen_at - one.since_at):.0f} s"
-    why = "" if one.why is None else f": {one.why}"
-    return f"compiling {one.function or one.compile_id}{where}{took}{why}"
+    reason = why(one)
+    return f"compiling {what}{took}{'' if reason is None else f': {reason}'}"

@@ -242,13 +242,18 @@ class CompiledLog(Observer):
             return False
         return (one.target.module_id, id(under_way.code)) not in self._modules_compiled
 
+    def has_code(self, under_way: dynamo.CompilationUnderWay) -> None:
+        """Dynamo has code for a function; it may have no graph, as where it breaks at once."""
+        one = self.of_backend(under_way.backend)
+        if one is None or one.target.module_id is None or under_way.code is None:
+            return
+        self._modules_compiled.add((one.target.module_id, id(under_way.code)))
+
     def compiled(self, under_way: dynamo.CompilationUnderWay, graphs: int) -> None:
-        """Dynamo has compiled a function; ``graphs`` were made for it."""
+        """``graphs`` were made for a function."""
         one = self.of_backend(under_way.backend)
         if one is not None:
             one.graphs += graphs
-            if one.target.module_id is not None and under_way.code is not None:
-                self._modules_compiled.add((one.target.module_id, id(under_way.code)))
 
     def not_compiled(
         self,

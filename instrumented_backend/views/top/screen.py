@@ -6,6 +6,7 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
+from instrumented_backend.compare.functions import base
 from instrumented_backend.records.follow import DIED, ENDED, SILENT, UNREADABLE, FollowedReport
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
@@ -195,9 +196,9 @@ def _row(known: FollowedReport, name: str, now_s: float) -> tuple[str, ...]:
     if report is None:
         return (in_line(name), state, "", "", "", "", "", "", in_line(known.problem or ""))
     rate = known.rate() if state == RUNNING else None
-    doing = [f"{each.function} {elapsed(for_s)}" for each, for_s in under_way(known, now_s)]
+    doing = [f"{base(each.function)} {elapsed(for_s)}" for each, for_s in under_way(known, now_s)]
     if state in (DIED, INTERRUPTED, SILENT) and doing:
-        doing = [f"was compiling {each.function}" for each in report.compiling]
+        doing = [f"was compiling {base(each.function)}" for each in report.compiling]
     if known.problem is not None:
         doing = ["its file cannot be read"]
     elif known.removed_s is not None:
