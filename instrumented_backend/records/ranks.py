@@ -15,6 +15,7 @@ from instrumented_backend.records.rank_reports import (
     RankGraph,
     RankReport,
 )
+from instrumented_backend.records.report import RUNNING
 
 COLLECTIVES = "collectives"
 COMPILATION = "compilation"
@@ -130,6 +131,11 @@ class Run:
     def missing(self) -> list[int]:
         """Ranks without a report: killed, not ended yet, or they asked for no compilation."""
         return [rank for rank in range(self.world_size or 0) if rank not in self.by_rank]
+
+    @property
+    def not_ended(self) -> list[int]:
+        """Ranks whose last report is a snapshot: killed since, or still running."""
+        return [rank for rank, report in self.by_rank.items() if report.run.status == RUNNING]
 
     @property
     def hosts(self) -> list[str]:

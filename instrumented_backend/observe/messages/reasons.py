@@ -47,6 +47,7 @@ _BETTER_HINTS = (
     ),
 )
 _REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
+_RAISED = re.compile(rf"^backend='(?:{hooks.BACKEND_NAME}|inductor)' raised:$")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")
@@ -89,6 +90,8 @@ def sentence(message: str) -> str:
     """
     lines = message.strip().splitlines() or ["unknown"]
     text = lines[0].strip()
+    if _RAISED.match(text):  # the exception is in the next line
+        text = " ".join(["Inductor raised", *(line.strip() for line in lines[1:2])])
     for above, line in pairwise(lines):
         if line.startswith(_EXPLANATION):
             text = f"{above.strip()}: {line.removeprefix(_EXPLANATION).strip()}"
