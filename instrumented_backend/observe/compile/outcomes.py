@@ -3,6 +3,7 @@
 import inspect
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -106,9 +107,14 @@ def is_worth_a_report(records: Iterable[CompiledRecord]) -> bool:
     """
     known = list(records)
     never = [record for record in known if record.outcome == NEVER_CALLED or _is_off(record)]
-    is_child = multiprocessing.parent_process() is not None
+    is_child = multiprocessing.parent_process() is not None or _is_fork_server()
     own = [record for record in never if record.file is None or not is_installed(record.file)]
     return len(never) < len(known) or bool(own and not is_child)
+
+
+def _is_fork_server() -> bool:
+    """A process of multiprocessing's that imports the program's modules for its children."""
+    return any("multiprocessing.forkserver" in argument for argument in sys.orig_argv)
 
 
 def _is_off(record: CompiledRecord) -> bool:
