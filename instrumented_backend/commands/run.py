@@ -11,8 +11,6 @@ import click
 from instrumented_backend import adoption, settings
 from instrumented_backend.commands import child, program
 from instrumented_backend.commands.adopting import adopting
-from instrumented_backend.logs import configure_logging
-from instrumented_backend.observe.failures import Failures
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
 from instrumented_backend.views.deliver import show, write_page
 from instrumented_backend.views.processes import nothing_observed, render_processes
@@ -51,7 +49,6 @@ def command(ctx: click.Context, module: str | None, arguments: tuple[str, ...]) 
         instrumented-backend run -- ./start.sh
     """
     chosen = settings.load()
-    configure_logging(chosen.log)
     if module is None and not arguments:
         raise click.UsageError("name a COMMAND to run, or a module with -m")
     words = arguments if module is None else ("python", "-m", module, *arguments)
@@ -75,8 +72,11 @@ def _run(found: program.Program, chosen: settings.Settings, words: str) -> int:
     """How the program ended; by then its reports have been shown."""
     with tempfile.TemporaryDirectory(prefix="instrumented-", ignore_cleanup_errors=True) as folder:
         status = child.run(found, {**adopting(os.environ), settings.RUN: folder})
-        with Failures().guard("the summary"):  # the exit code is the program's all the same
+        try:
             _tell(Path(folder), chosen, words, failed=status != 0)
+        except Exception as error:  # any: the exit code is the program's all the same
+            lost = f"lost: the summary: {type(error).__name__}: {error}"
+            click.echo(f"instrumented-backend: {lost}", err=True)
     return status
 
 

@@ -12,7 +12,7 @@ EXITED_WITH_3 = 3 << 8
 
 @pytest.mark.parametrize("fails", ["find_reports", "show"])
 def test_a_summary_that_fails(
-    fails: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    fails: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def failing(*arguments: object) -> None:
         raise ZeroDivisionError("by us")
@@ -26,7 +26,7 @@ def test_a_summary_that_fails(
     ends(EXITED_WITH_3 if fails == "find_reports" else 0)
     status = run._run(found, settings.load(), "true")
     assert status == (EXITED_WITH_3 if fails == "find_reports" else 0)
-    assert "lost: the summary: ZeroDivisionError: by us" in caplog.text
+    assert "lost: the summary: ZeroDivisionError: by us" in capsys.readouterr().err
 
 
 def test_what_a_command_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
