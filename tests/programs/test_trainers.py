@@ -1,5 +1,8 @@
 """Trainers as people use them, unedited, under `run`: DDP, FSDP2, DataLoaders, and theirs."""
 
+import os
+import sys
+
 import pytest
 from programs import RunProgram
 from trainers import (
@@ -137,8 +140,10 @@ def test_accelerate_launch(run_program: RunProgram) -> None:
             model(torch.ones(4, 2)).sum().backward()
         print(f"rank {accelerator.process_index}: {step}")
     """
-    launch = ("-m", "accelerate.commands.launch", "--cpu", "--num_processes=1", "{script}")
-    done = run_program(source, command=(*RUN, *launch), timeout=600)
+    # Its own word for it, as a shell finds it.
+    launch = ("accelerate", "launch", "--cpu", "--num_processes=1", "{script}")
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = run_program(source, command=(*RUN, *launch), timeout=600, env={"PATH": path})
     assert calls_of(done) == {0: (3, 3)} and counted(done) == {0: 3}
     assert done.stderr.count("instrumented: 1 graph") == 1
 
