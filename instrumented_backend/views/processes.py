@@ -37,13 +37,13 @@ def render_processes(
 
 
 def _tables(reports: list[RankReport], job: str | None, command: str, width: int) -> Iterator[str]:
-    """One for all, but where the command started several jobs: ranks of a job are compared."""
+    """One for all, but where the command started several runs: ranks of one run are compared."""
     jobs = [run for run in runs(reports) if run.world_size is not None]
     if len(jobs) < 2:
         yield render_ranks(Run(job, reports), command, width)
         return
     for number, run in enumerate(jobs, 1):
-        yield render_ranks(run, f"job {number} of {command}", width)
+        yield render_ranks(run, f"run {number} of {command}", width)
     others = [report for report in reports if report.run.world_size is None]
     if others:
         yield render_ranks(Run(None, others), command, width)
