@@ -219,7 +219,8 @@ def off(function: Any) -> None:
 
 
 def _off_by_name(backend: Any, function: Any) -> None:
-    if getattr(backend, "compiler_fn", backend) in (instrumented, hooks.BACKEND_NAME):
+    named = getattr(backend, "compiler_fn", backend)
+    if named is instrumented or (isinstance(named, str) and named == hooks.BACKEND_NAME):
         off(function)
 
 
