@@ -49,7 +49,10 @@ RANKS = """
             self.first, self.last = torch.nn.Linear(8, 8), torch.nn.Linear(8, 1)
         def forward(self, x):
             return self.last(self.first(x).relu())
-    device = torch.device("{device}", int(os.environ["LOCAL_RANK"]))
+    device = torch.device("{device}")
+    if device.type == "cuda":
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)
     model = Model().to(device)
     {wrap}
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
