@@ -60,7 +60,7 @@ RANKS = """
         model(torch.full((2, 8), 1.0 + rank, device=device)).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
-    print(f"rank {{rank}}: {{steps}}\n", end="", flush=True)
+    print(f"rank {{rank}}: {{steps}}\\n", end="", flush=True)
     dist.destroy_process_group()
 """
 DDP = """
