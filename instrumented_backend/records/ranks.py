@@ -16,6 +16,7 @@ from instrumented_backend.records.rank_reports import (
     RankGraph,
     RankReport,
 )
+from instrumented_backend.records.report import RUNNING
 
 COLLECTIVES = "collectives"
 COMPILATION = "compilation"
@@ -135,6 +136,11 @@ class Run:
         ends = [-1, *(rank for rank in self.by_rank if 0 <= rank < size), size]
         gaps = itertools.pairwise(ends)
         return [range(one + 1, other) for one, other in gaps if one + 1 < other]
+
+    @property
+    def not_ended(self) -> list[int]:
+        """Ranks whose last report is a snapshot: killed since, or still running."""
+        return [rank for rank, report in self.by_rank.items() if report.run.status == RUNNING]
 
     @property
     def hosts(self) -> list[str]:

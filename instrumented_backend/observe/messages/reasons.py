@@ -60,6 +60,7 @@ _EXTENSION = re.compile(
 _CONTEXT = re.compile(r"Avoid using the unsupported context manager")
 _SPECIAL = re.compile(r"\.__\w+__$")  # of a class: Python calls it where the class is used
 _REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
+_RAISED = re.compile(rf"^backend='(?:{hooks.BACKEND_NAME}|inductor)' raised:$")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")
@@ -129,6 +130,8 @@ def read_reason(message: str) -> Reason:
     begins with the exception's type and a colon.
     """
     lines = message.strip().splitlines() or ["unknown"]
+    if _RAISED.match(lines[0].strip()):  # the exception is in the next line
+        lines[0] = " ".join(["Inductor raised", *(line.strip() for line in lines[1:2])])
     for above, line in pairwise(lines):
         if line.startswith(_EXPLANATION):
             return Reason(_plain(above), _plain(line.removeprefix(_EXPLANATION)) or None)

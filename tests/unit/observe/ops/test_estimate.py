@@ -205,6 +205,14 @@ def test_longer_gaps_that_were_not_seen_may_have_more_ops() -> None:
     assert SPREAD * found.eager.ns_error == pytest.approx((10_000 - 100) / 2)
 
 
+def test_gaps_like_those_that_took_no_time() -> None:
+    """A gap of a forked child can have none, by its clock: what it is like is not known then."""
+    known = kind(1, 0, None, part((1, 0, 0, 0)), octave=0)
+    found = estimate(observed(kind(10, 10_000, octave=9), known))
+    assert found.eager.ops == 0 and found.eager.ops_error == 0
+    assert SPREAD * found.eager.ns_error == pytest.approx(10_000 / 2)
+
+
 def test_gaps_that_nothing_is_like() -> None:
     # Half of them on another thread. All of their time may be ops: two standard errors.
     found = estimate(observed(kind(5, 1000, others=(5, 1000))))
