@@ -17,6 +17,9 @@ def autoload() -> None:
     try:
         import instrumented_backend  # noqa: F401
     except Exception as error:  # any: torch would not import, in no program of this environment
-        said = f"instrumented: not observed: {type(error).__name__}: {error}"
-        if sys.stderr is not None:
-            print(said, file=sys.stderr)
+        said = f"instrumented: not observed: {type(error).__name__}: {error}\n"
+        try:
+            if sys.stderr is not None:
+                sys.stderr.write(said)
+        except (OSError, ValueError):
+            pass  # closed, or its reader is gone

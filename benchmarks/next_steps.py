@@ -1,8 +1,8 @@
 """The bound that is told of a change, against what the change wins when it is made.
 
-    python benchmarks/next_steps.py                              # 20 minutes: 11 programs
-    python benchmarks/next_steps.py --only printing --runs 2     # a minute
-    python benchmarks/next_steps.py --json rows.json
+    python benchmarks/next_steps.py                              # 10 minutes: 12 programs
+    python benchmarks/next_steps.py --only printing --runs 2     # half a minute
+    python benchmarks/next_steps.py --device cuda --json rows.json  # and two of GPUs alone
 
 Each program is known to have one best change (`next_programs/catalogue.py`). It runs once with the
 backend, which says what to do next and what that wins at most. Then it runs as it is and changed,
@@ -30,8 +30,8 @@ from typing import Any
 
 import click
 from next_programs import running
-from next_programs.catalogue import PROGRAMS
-from proof import child
+from next_programs.catalogue import PROGRAMS, Known
+from proof import forked
 from proof.figures import measured
 from tabulate import tabulate
 
@@ -51,6 +51,7 @@ class Row:
     gain_s: float | None
     spread_s: float
     same: bool  # the changed program's result
+    is_trial: bool = False  # only a trial tells what is won: no bound is told
 
     @property
     def is_first(self) -> bool:
@@ -68,7 +69,7 @@ class Row:
     @property
     def is_tight(self) -> bool | None:
         """None where there is no gain that could be told from none."""
-        if self.gain_s is None or self.gain_s <= self.spread_s:
+        if self.is_trial or self.gain_s is None or self.gain_s <= self.spread_s:
             return None
         return self.bound_s is not None and self.bound_s <= TWICE * (self.gain_s + self.spread_s)
 
@@ -90,20 +91,25 @@ HEADERS = ("program", "best change", "told first", "at most", "gained", "±", "w
 
 @click.command(epilog=f"Programs: {', '.join(PROGRAMS)}.")
 @click.option("--only", type=click.Choice(list(PROGRAMS)), multiple=True, metavar="PROGRAM")
+@click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
 @click.option("--runs", default=4, show_default=True, type=click.IntRange(2), help="Of each.")
 @click.option("--clock", type=click.Choice(["wall", "cpu"]), default="wall", show_default=True)
 @click.option("--json", "json_path", type=Path, help="Write the rows there as well.")
-def main(only: tuple[str, ...], runs: int, clock: str, json_path: Path | None) -> None:
+def main(only: tuple[str, ...], device: str, runs: int, clock: str, json_path: Path | None) -> None:
     """Compare bounds with gains; exit code 1 if one is off."""
     import torch
 
+    names = [name for name, known in PROGRAMS.items() if device == "cuda" or not known.needs_cuda]
+    if lost := [name for name in only if name not in names]:
+        raise click.UsageError(f"--device cuda is for {', '.join(lost)}")
     with tempfile.TemporaryDirectory() as folder:
-        rows, interrupted = measured(_rows(only or tuple(PROGRAMS), runs, clock, folder))
+        rows, interrupted = measured(_rows(only or names, device, runs, clock, folder))
     if interrupted:
         click.echo("interrupted: what was measured until then", err=True)
     click.echo(tabulate([row.cells for row in rows], headers=HEADERS, disable_numparse=True))
     click.echo(
-        f"torch {torch.__version__}, {os.cpu_count()} CPUs, {runs} runs of each, {clock} time"
+        f"torch {torch.__version__}, {device}, {os.cpu_count()} CPUs, {runs} runs of each, "
+        f"{clock} time"
     )
     if json_path is not None:
         json_path.write_text(json.dumps([{**asdict(row), "ok": row.ok} for row in rows], indent=1))
@@ -121,41 +127,47 @@ def exit_code(rows: Sequence[Row]) -> int:
     )
 
 
-def _rows(names: Sequence[str], runs: int, clock: str, folder: str) -> Iterator[Row]:
+def _rows(names: Sequence[str], device: str, runs: int, clock: str, folder: str) -> Iterator[Row]:
     for name in names:
         known = PROGRAMS[name]
         caches = iter(f"{folder}/{name}{number}" for number in range(runs + 2))
         warm = next(caches)
         if not known.cold:
-            _run(running.timed, name, False, cache=warm)
-            _run(running.timed, name, True, cache=warm)
-        said = _run(running.told, name, cache=warm)
+            _run(running.timed, name, False, device, cache=warm)
+            _run(running.timed, name, True, device, cache=warm)
+        said = _run(running.told, name, device, cache=warm)
         pairs = []
         for _ in range(runs if known.code else 0):
             # A cold run is the first with its cache, a warm one the second.
             cache = next(caches) if known.cold else warm
             pairs.append(
-                [_run(running.timed, name, changed, cache=cache) for changed in (False, True)]
+                [
+                    _run(running.timed, name, changed, device, cache=cache)
+                    for changed in (False, True)
+                ]
             )
-        row = row_of(name, known.code, clock, said, pairs)
+        row = row_of(name, known, clock, said, pairs)
         click.echo(", ".join(row.cells), err=True)
         yield row
 
 
 def _run(function: Any, *arguments: Any, cache: str) -> Any:
-    return child.call_quietly(function, *arguments, TORCHINDUCTOR_CACHE_DIR=cache)
+    return forked.call(function, *arguments, TORCHINDUCTOR_CACHE_DIR=cache)
 
 
 def row_of(
     name: str,
-    code: str | None,
+    known: Known,
     clock: str,
     said: dict[str, Any],
     pairs: list[list[dict[str, Any]]],
 ) -> Row:
-    """``said`` and the ``pairs`` are what `running.py` returns; ``clock`` is "wall" or "cpu"."""
-    steps = [step for step in said["steps"] if step["known"] != "trial"]
-    first = steps[0]["code"] if steps else None
+    """``said`` and the ``pairs`` are what `running.py` returns; ``clock`` is "wall" or "cpu".
+
+    The first step is of those that are known; where only a trial tells, of all.
+    """
+    steps = [step for step in said["steps"] if known.is_trial or step["known"] != "trial"]
+    first, code = steps[0]["code"] if steps else None, known.code
     running = said[clock] / said["wall"]
     bounds = [running * step["bound_s"] for step in said["steps"] if step["code"] == code]
     gains = [before[clock] - after[clock] for before, after in pairs]
@@ -169,6 +181,7 @@ def row_of(
             for pair in pairs
             for run in pair
         ),
+        is_trial=known.is_trial,
     )
 
 

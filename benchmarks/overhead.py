@@ -12,7 +12,7 @@ measured until then.
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import click
@@ -24,7 +24,7 @@ from proof.figures import COST_HEADERS, Cost, exit_code, measured, table, write_
 from proof.live import live
 from proof.memory import memory
 from proof.parts import parts
-from proof.snapshots import in_steps, snapshots
+from proof.snapshots import snapshots
 from proof.steps import compared, steps
 from proof.window import after_a_window
 
@@ -82,7 +82,7 @@ def main(
     os.environ["INSTRUMENTED_TABLES"] = "none"
     import torch
 
-    measures: dict[str, Callable[[], list[Cost]]] = {
+    measures: dict[str, Callable[[], Iterable[Cost]]] = {
         "call": lambda: tiny_call(device, rounds),
         "parts": lambda: parts(pairs),
         "cold": lambda: compilations(device, pairs, warm=False),
@@ -93,7 +93,7 @@ def main(
         "endings": lambda: endings(max(pairs // 2, 1)),
         "compared": lambda: compared(device, pairs),
         "live": lambda: live(pairs),
-        "snapshots": lambda: snapshots(pairs) + in_steps(scale),
+        "snapshots": lambda: snapshots(pairs, scale),
         "memory": lambda: memory(max(pairs // 4, 1), scale),
         "window": lambda: after_a_window(pairs),
     }

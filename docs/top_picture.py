@@ -72,7 +72,14 @@ def made_up(rank: int, ago_s: float, calls: int, recompiles: int, compiling: boo
     again.guards = [guard]
     report.recompiles = [again]
     report.compiling = (
-        [Compiling("0/3", "forward", "/home/me/train.py", 39, NOON - 12, WHY)] if compiling else []
+        [
+            Compiling(
+                *("0/3", "forward", "/home/me/train.py", 39, NOON - 12, WHY),
+                *(guard.file, guard.line),
+            )
+        ]
+        if compiling
+        else []
     )
     return report
 

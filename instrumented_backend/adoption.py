@@ -56,7 +56,8 @@ def adopt() -> hooks.Undo:
 def _mark(_: ModuleType) -> None:
     folder = os.environ.get("INSTRUMENTED_RUN")
     if folder:
-        with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "wb"):
+        # A new file: a link or a pipe of that name may have been put there by somebody else.
+        with contextlib.suppress(OSError), open(f"{folder}/{MARK}{os.getpid()}", "xb"):
             pass
 
 
@@ -69,13 +70,21 @@ def _try(torch: ModuleType) -> None:
 
 def _watch_lookup(_: ModuleType) -> hooks.Undo:
     """``torch.compile``, ``nn.Module.compile``, ``torch._dynamo.optimize``: all look it up."""
-    from instrumented_backend.torch_compat import dynamo
+    from instrumented_backend.torch_compat import compiled, dynamo
 
     def adopted(backend: Any) -> Any:
         ours = _backend() if dynamo.is_inductor(backend) else None
         return backend if ours is None else ours.adopted(backend)
 
-    return dynamo.patch_backend_lookup(adopted)
+    def off(backend: Any, function: Any) -> None:
+        ours = _backend() if dynamo.is_inductor(backend) else None
+        if ours is not None:
+            ours.off(function)
+
+    undos = [dynamo.patch_backend_lookup(adopted)]
+    if compiled.is_off():
+        undos.append(compiled.watch_off(off))
+    return hooks.together(undos)
 
 
 def _watch_compile_fx(module: ModuleType) -> hooks.Undo:

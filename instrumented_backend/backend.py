@@ -22,6 +22,7 @@ from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.session import Asked, Session
 from instrumented_backend.records import Report
 from instrumented_backend.records.part import part
+from instrumented_backend.torch_compat import compiled as torch_compiled
 from instrumented_backend.torch_compat import dynamo, hooks, inductor
 from instrumented_backend.views import shown
 from instrumented_backend.views.deliver import deliver, show, tell
@@ -147,6 +148,7 @@ def _observed_inner_compile(
     @functools.wraps(inner_compile)
     def observed_inner_compile(gm: Any, example_inputs: Any, **kwargs: Any) -> Any:
         with _session.compiling(graph, in_inductor=True):
+            _session.given_to_inductor(gm)
             compiled: Any = inner_compile(gm, example_inputs, **kwargs)
         with _session.failures.guard("backward region"):
             if kwargs.get("is_backward") and not inductor.is_output_code(compiled):
@@ -210,6 +212,19 @@ def adopted(backend: Any) -> Any:
     return wrapper
 
 
+def off(function: Any) -> None:
+    """``torch.compile`` was asked for this backend, and TORCHDYNAMO_DISABLE=1 has it do nothing."""
+    if not _settings.disable:
+        _session.begin()
+        _session.compiled.off(function)
+
+
+def _off_by_name(backend: Any, function: Any) -> None:
+    named = getattr(backend, "compiler_fn", backend)
+    if named is instrumented or (isinstance(named, str) and named == hooks.BACKEND_NAME):
+        off(function)
+
+
 def _as_instrumented(backend: Any) -> Any:
     """Replace torch.compile's plain wrapper of our function by Inductor's own kind of wrapper."""
     if getattr(backend, "compiler_fn", None) is instrumented:
@@ -251,5 +266,7 @@ _session = Session(
     asked=None if _settings.signal is None else Asked(_settings.signal, tell),
 )
 dynamo.patch_backend_lookup(_as_instrumented)
+if torch_compiled.is_off():
+    torch_compiled.watch_off(_off_by_name)
 if not _settings.disable:
     _session.start()

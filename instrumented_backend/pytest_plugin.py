@@ -14,7 +14,7 @@ import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +23,13 @@ import pytest
 if TYPE_CHECKING:
     from instrumented_backend.records import Report
 
+OPTION = "--compile-report"
 MARK = "compile_budget"
 FIXTURE = "compile_report"
 ALIASES = {"captured": "captured_ops_pct", "captured_time": "captured_time_pct"}
 MAX_ROWS = 20
 _ROW = "compile_report_row"  # of a test's report, which xdist carries from its workers
+_PROBLEM = "problem"  # in a row: its report could not be written
 _FIGURES = ("graphs", "graph_breaks", "skipped_functions", "recompiles", "kernels")
 
 _NOT_SEEN = (
@@ -41,7 +43,7 @@ _undo = pytest.StashKey[Callable[[], None]]()
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("instrumented-backend")
     group.addoption(
-        "--compile-report",
+        OPTION,
         nargs="?",
         const="",
         metavar="FOLDER",
@@ -55,9 +57,22 @@ def pytest_configure(config: pytest.Config) -> None:
         f"{MARK}(graph_breaks=0, recompiles=1, captured=95, ...): what the test may compile to, "
         "at most; captured, in percent of all ops, at least",
     )
-    folder = config.getoption("--compile-report")
+    folder = config.getoption(OPTION)
     if folder is not None:
+        _check_folder(folder, config.invocation_params.args)
         config.pluginmanager.register(_Listing(config, folder), "instrumented-backend-listing")
+
+
+def _check_folder(folder: str, arguments: Sequence[object]) -> None:
+    """Raises UsageError: ``--compile-report tests`` means the tests, and pytest reads a folder."""
+    words = [str(argument) for argument in arguments]
+    if folder and [OPTION, folder] in [words[i : i + 2] for i in range(len(words))]:
+        raise pytest.UsageError(
+            f"{OPTION} {folder}: write {OPTION}={folder} to have reports there; put {OPTION} last "
+            "to test what follows"
+        )
+    if folder and os.path.exists(folder) and not os.path.isdir(folder):
+        raise pytest.UsageError(f"{OPTION}={folder}: not a folder")
 
 
 # --- One test -----------------------------------------------------------------------------------
@@ -202,11 +217,14 @@ def _forget() -> None:
 
 def _exceeded(budget: dict[str, float]) -> tuple[str, str]:
     """What is said of a budget that was not kept, and of what could not be decided."""
+    from instrumented_backend import settings
     from instrumented_backend.compare.checking import MISSED, UNDECIDED, check
     from instrumented_backend.compare.limits import Limits
     from instrumented_backend.records.compiled import NEVER_CALLED
     from instrumented_backend.views.check import budget_text
 
+    if settings.of_process().disable:
+        return "compile budget: with INSTRUMENTED_DISABLE=1 nothing is observed", ""
     report = _report()
     was_called = any(record.outcome != NEVER_CALLED for record in report.compiled)
     if not (report.graphs or report.breaks or was_called):
@@ -261,10 +279,11 @@ class _Listing:
             return None
         from instrumented_backend.compare.figures import FIGURES
 
+        row: dict[str, Any] = {name: FIGURES[name].read(report).value for name in _FIGURES}
+        row["compile_s"] = report.compile.total_s
         if self._folder is not None:
-            _write(report, self._folder, item.nodeid)
-        row = {name: FIGURES[name].read(report).value for name in _FIGURES}
-        return {**row, "compile_s": report.compile.total_s}
+            row[_PROBLEM] = _write(report, self._folder, item.nodeid)
+        return row
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         row = getattr(report, _ROW, None)
@@ -286,13 +305,25 @@ class _Listing:
             terminalreporter.write_line(f"{row['compile_s']:11.2f}  {cells}  {nodeid}")
         if len(rows) > MAX_ROWS:
             terminalreporter.write_line(f"... and {len(rows) - MAX_ROWS} more tests that compiled")
-        if self._folder is not None:
+        if self._folder is None:
+            return
+        problems = [row[_PROBLEM] for _, row in rows if row.get(_PROBLEM)]
+        if problems:
+            terminalreporter.write_line(
+                f"reports of {len(problems)} tests could not be written: {problems[0]}"
+            )
+        else:
             terminalreporter.write_line(f"reports of all {len(rows)} are in {self._folder}")
 
 
-def _write(report: Report, folder: Path, nodeid: str) -> None:
+def _write(report: Report, folder: Path, nodeid: str) -> str | None:
+    """Says what went wrong: a full disk fails nobody's tests."""
     from instrumented_backend.records.whole_file import write_whole
 
-    name = re.sub(r"[^\w.\[\]-]+", "_", nodeid)[-150:]
+    name = re.sub(r"[^\w.\[\]-]+", "_", nodeid, flags=re.ASCII)[-150:]
     digest = hashlib.sha256(nodeid.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    write_whole(folder / f"{name}.{digest}.json", report.to_json())
+    try:
+        write_whole(folder / f"{name}.{digest}.json", report.to_json())
+    except (OSError, ValueError) as error:  # ValueError: no name that a folder can have
+        return f"{folder}: {getattr(error, 'strerror', None) or error}"
+    return None

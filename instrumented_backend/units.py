@@ -1,6 +1,7 @@
 """Figures as text, each in the unit that suits it."""
 
 import math
+import signal
 
 # In µs, each from where it is used on: 119 s, then 2 min.
 _TIMES = (("h", 3.6e9, 7.2e9), ("min", 6e7, 1.2e8), ("s", 1e6, 1e6), ("ms", 1e3, 1e3))
@@ -15,12 +16,13 @@ def seconds(value: float) -> str:
     return f"{value:.1f} s" if value >= 10 else f"{value:.2f} s"
 
 
+_LONGEST_S = 1e15  # a sum may be infinite
 _LONG = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def elapsed(value: float) -> str:
     """``"23 s"``, ``"4 min 12 s"``, ``"3 d 4 h"``: of what goes on, in its two largest units."""
-    left = int(max(0.0, value))
+    left = int(min(max(0.0, value), _LONGEST_S))
     for place, (unit, size) in enumerate(_LONG[:-1]):
         if left >= size:
             smaller, of = _LONG[place + 1]
@@ -70,6 +72,14 @@ def size(bytes_: float) -> str:
         if bytes_ >= of:
             return f"{_three(bytes_ / of)} {unit}"
     return f"{bytes_:.0f} B"
+
+
+def signal_name(number: int) -> str:
+    """``"SIGTERM"``; Python has no names for most of the real-time ones."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def percent(value: float | None) -> str:

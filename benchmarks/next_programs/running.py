@@ -6,22 +6,22 @@ from dataclasses import asdict
 from typing import Any
 
 
-def timed(name: str, changed: bool) -> dict[str, Any]:
+def timed(name: str, changed: bool, device: str) -> dict[str, Any]:
     """Under plain Inductor, by the program's own clocks, from its first `torch.compile` on."""
-    return _run(name, "inductor", changed)
+    return _run(name, "inductor", changed, device)
 
 
-def told(name: str) -> dict[str, Any]:
+def told(name: str, device: str) -> dict[str, Any]:
     """What the report of the program as it is says to do next."""
     import instrumented_backend
     from instrumented_backend.views.next_steps import next_steps
 
-    ran = _run(name, "instrumented", False)
+    ran = _run(name, "instrumented", False, device)
     steps = next_steps(instrumented_backend.report())
     return {**ran, "steps": [asdict(step) for step in steps]}
 
 
-def _run(name: str, backend: str, changed: bool) -> dict[str, Any]:
+def _run(name: str, backend: str, changed: bool, device: str) -> dict[str, Any]:
     import torch
     import torch._inductor.compile_fx  # which takes seconds, whatever is changed
 
@@ -29,7 +29,7 @@ def _run(name: str, backend: str, changed: bool) -> dict[str, Any]:
 
     compile = functools.partial(torch.compile, backend=backend)
     wall_s, cpu_s = time.perf_counter(), time.process_time()
-    result = PROGRAMS[name].program(compile, changed)
+    result = PROGRAMS[name].program(compile, changed, device)
     return {
         "wall": time.perf_counter() - wall_s,
         "cpu": time.process_time() - cpu_s,

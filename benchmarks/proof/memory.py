@@ -8,7 +8,9 @@ resident set (``/proc/self/statm``) has grown by at the end is compared. Inducto
 import gc
 import os
 import sys
-from collections.abc import Callable
+import tempfile
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
@@ -16,6 +18,8 @@ import click
 from proof import child
 from proof.figures import Cost, cost_of
 
+SNAPSHOTS = "auto with snapshots"
+SETTLED_S = 3.0
 # The program, its count of ops, calls or graphs, and the same in words.
 COUNTS = {
     "eager ops": 10_000_000,
@@ -24,19 +28,20 @@ COUNTS = {
     "recompiles, code of their own": 1_000,
 }
 RECOMPILES = tuple(what for what in COUNTS if what.startswith("recompiles"))
-MODES = {"eager ops": ("auto", "always"), "graph calls": ("auto", "always")}
+# The last: as auto, with the report kept current in a folder.
+MODES = ("auto", "always", SNAPSHOTS)
+MODES_OF_RECOMPILES = ("auto", SNAPSHOTS)
 
 
-def memory(pairs: int, scale: float = 1.0) -> list[Cost]:
+def memory(pairs: int, scale: float = 1.0) -> Iterator[Cost]:
     """Growth over Inductor's: in MB, and for recompilations in KB a graph.
 
     ``scale`` makes the counts smaller, to try it.
     """
-    rows = []
-    runs = sum(1 + pairs * (1 + len(MODES.get(what, ("auto",)))) for what in COUNTS)
+    runs = sum(1 + pairs * (1 + len(_modes(what))) for what in COUNTS)
     with click.progressbar(length=runs, label="memory", file=sys.stderr) as bar:
         for what, full in COUNTS.items():
-            modes, count = MODES.get(what, ("auto",)), int(full * scale)
+            modes, count = _modes(what), int(full * scale)
             over: dict[str, list[float]] = {mode: [] for mode in modes}
             if what in RECOMPILES:
                 child.call(growth, what, "inductor", count)  # fills the cache
@@ -45,12 +50,24 @@ def memory(pairs: int, scale: float = 1.0) -> list[Cost]:
                 theirs = child.call(growth, what, "inductor", count)
                 bar.update(1)
                 for mode in modes:
-                    mine = child.call(growth, what, "instrumented", count, INSTRUMENTED_OPS=mode)
-                    over[mode].append(mine - theirs)
+                    over[mode].append(_instrumented(what, mode, count) - theirs)
                     bar.update(1)
             for mode, values in over.items():
-                rows.append(_cost(what, mode, count, values))
-    return rows
+                yield _cost(what, mode, count, values)
+
+
+def _modes(what: str) -> tuple[str, ...]:
+    return MODES_OF_RECOMPILES if what in RECOMPILES else MODES
+
+
+def _instrumented(what: str, mode: str, count: int) -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        variables = {"INSTRUMENTED_DIR": folder} if mode == SNAPSHOTS else {}
+        ops = mode.partition(" ")[0]
+        grown: int = child.call(
+            growth, what, "instrumented", count, INSTRUMENTED_OPS=ops, **variables
+        )
+        return grown
 
 
 def _cost(what: str, mode: str, count: int, over_bytes: list[float]) -> Cost:
@@ -64,6 +81,8 @@ def growth(what: str, backend: str, count: int) -> int:
     """Bytes by which the resident set grows over ``count`` ops, calls or recompilations."""
     run = _PROGRAMS[what](backend)
     run(max(count // 100, 10))
+    if os.environ.get("INSTRUMENTED_DIR"):
+        time.sleep(SETTLED_S)  # what the first snapshots import, and their thread, are no growth
     before = resident()
     run(count)
     return resident() - before

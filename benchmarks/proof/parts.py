@@ -18,6 +18,7 @@ CALLS = 20_000
 LEAST_OF = 10  # timings of a pair: what else the machine does makes a call longer, never shorter
 MODULES = 1000
 GRAPHS, LIMIT_S = 1000, 0.2
+NODES, DEPTH = 1000, 12  # calls of a graph, and frames above each
 
 
 def parts(pairs: int) -> list[Cost]:
@@ -26,6 +27,8 @@ def parts(pairs: int) -> list[Cost]:
         ("call through the native counter", counted_call, "ns over", 150),
         ("call of a C++ kernel through its timer", timed_call, "ns over", 100),
         ("note of a graph with 15 kernels", note, "us", 200),
+        (f"lines of a graph, of {NODES:,} nodes", lines_of_a_graph, "us a node", 50),
+        ("line of an eager op that is sampled", line_of_an_op, "us", 10),
         (f"parsing {MODULES:,} kernels' modules", parsing, "CPU s", 1.0),
         (f"reading {GRAPHS:,} graphs at the exit, at most {LIMIT_S:g} s", reading, "s", 0.8),
     )
@@ -80,6 +83,49 @@ def note() -> float:
             lambda: GeneratedCode(graph, "/cache/ab/cab.py", "forward"), number=1, repeat=50
         )
     )
+
+
+def lines_of_a_graph() -> float:
+    """As Dynamo hands it over, and once more as Inductor gets it, no two lines the same."""
+    import torch
+
+    from instrumented_backend.observe.code.node_lines import (
+        NodeLines,
+        line_of_stack,
+        lines_of_nodes,
+    )
+
+    graph = torch.fx.Graph()
+    value = graph.placeholder("x")
+    for number in range(NODES):
+        value = graph.call_function(torch.relu, (value,))
+        value.meta["stack_trace"] = "".join(
+            f'  File "/home/me/model/layers.py", line {10 * number + depth}, in forward\n'
+            "    hidden = self.attention(hidden, mask=mask)\n"
+            for depth in range(DEPTH)
+        )
+    graph.output(value)
+    gm = torch.fx.GraphModule(torch.nn.Module(), graph)
+
+    def both() -> None:
+        line_of_stack.cache_clear()
+        NodeLines(gm)
+        line_of_stack.cache_clear()
+        lines_of_nodes(gm.graph.nodes)
+
+    return 1e6 * min(timeit.repeat(both, number=1, repeat=LEAST_OF)) / NODES
+
+
+def line_of_an_op() -> float:
+    """Of the sampling alone, called from a line of the program's."""
+    from instrumented_backend.observe.failures import Failures
+    from instrumented_backend.observe.ops.lines import Lines
+
+    lines = Lines(Failures(), print_missing=False)
+    start = time.perf_counter()
+    for _ in range(CALLS):
+        lines.sample(b"aten::add")
+    return 1e6 * (time.perf_counter() - start) / CALLS
 
 
 def parsing() -> float:

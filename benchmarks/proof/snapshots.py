@@ -16,11 +16,18 @@ from proof import child
 from proof.figures import Cost, cost_of
 
 STEPS_S, BLOCK_S, TURN_STEPS = 600.0, 60.0, 10
+FEWEST_BLOCKS = 5
 GRAPHS, COMPILATIONS = 10_000, 100_000
 CALLED = 100  # of the graphs, between two snapshots
 
 
-def snapshots(pairs: int) -> list[Cost]:
+def snapshots(pairs: int, scale: float) -> Iterator[Cost]:
+    """Of the largest report, and in ten minutes of training."""
+    yield from largest(pairs)
+    yield from in_steps(scale)
+
+
+def largest(pairs: int) -> list[Cost]:
     """The time of the thread that takes them, with as much in the report as it ever holds.
 
     The first one finds everything new, and the others a hundred graphs that were called.
@@ -56,7 +63,8 @@ def in_steps(scale: float) -> list[Cost]:
 
 
 def with_and_without(seconds: float) -> tuple[list[float], float]:
-    """The ratio of each minute; and of the run, what their thread took, in percent."""
+    """The ratio of each minute, or of each fifth of a shorter run; and of the run, what their
+    thread took, in percent."""
     import workloads
 
     from instrumented_backend import backend
@@ -81,12 +89,11 @@ def with_and_without(seconds: float) -> tuple[list[float], float]:
     snapshots._take = timed
     start_s = clock()
     ratios = []
-    with click.progressbar(
-        length=round(seconds / BLOCK_S) or 1, label="steps", file=sys.stderr
-    ) as bar:
+    wanted_s = min(BLOCK_S, seconds / FEWEST_BLOCKS)
+    with click.progressbar(length=round(seconds / wanted_s), label="steps", file=sys.stderr) as bar:
         while clock() - start_s < seconds:
             block_s = [0.0, 0.0]
-            while block_s[0] < min(BLOCK_S, seconds):
+            while block_s[0] < wanted_s:
                 for off in (False, True):
                     with clock.stopped() if off else nullcontext():
                         begun_s = time.perf_counter()

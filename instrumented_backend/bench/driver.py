@@ -27,6 +27,7 @@ from instrumented_backend.records.bench import (
     Timing,
     explain,
 )
+from instrumented_backend.units import signal_name
 
 LOAD_FACTOR = 10  # loading a module, which may compile it, against the limit for a kernel
 MAX_CRASHES = 10  # of one module
@@ -352,7 +353,7 @@ class Child:
     def _how_it_ended(self) -> str:
         code = self._process.wait()
         if code < 0:
-            return f"the process died of {signal.Signals(-code).name}"
+            return f"the process died of {signal_name(-code)}"
         size = self._stderr.seek(0, os.SEEK_END)
         self._stderr.seek(max(size - _SAID_BYTES, 0))
         lines = self._stderr.read().decode(errors="replace").strip().splitlines()

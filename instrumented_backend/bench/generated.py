@@ -5,12 +5,13 @@
 
 import ast
 
-from instrumented_backend.kernels.graph_module import ParseError
+from instrumented_backend.kernels.graph_module import ParseError, refuse_endless
 from instrumented_backend.kernels.triton_syntax import CATEGORIES, last_name
 
 
 def kind_of(text: str) -> str:
     """ "graph" or "kernel"; raises `ParseError` for a module that Inductor did not generate."""
+    refuse_endless(text)
     try:
         statements = ast.parse(text).body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:

@@ -5,6 +5,7 @@ start as fast as they can.
 """
 
 import errno
+import io
 import sys
 
 import click
@@ -24,6 +25,8 @@ from instrumented_backend.commands import (
     trying,
 )
 from instrumented_backend.records.escapes import shown
+
+MAX_MESSAGE = 4_000  # characters of what went wrong
 
 
 class _Commands(click.Group):
@@ -52,8 +55,23 @@ for _module in (demo, run, trying, show, report, top, diff, check, kernels, benc
     cli.add_command(_module.command)
 
 
+def _write_anything() -> None:
+    """Characters that a terminal's encoding has not got are shown as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _one_line(message: str) -> str:
+    """A field of a file may be in it, as long as the file: then its middle is left out."""
+    half = MAX_MESSAGE // 2
+    is_short = len(message) <= MAX_MESSAGE
+    return shown(message if is_short else f"{message[:half]} ... {message[-half:]}")
+
+
 def main() -> None:
     """The console script."""
+    _write_anything()
     try:
         result = cli.main(standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
@@ -61,7 +79,7 @@ def main() -> None:
         sys.exit(2)
     except (click.ClickException, settings.SettingsError) as error:
         message = error.format_message() if isinstance(error, click.ClickException) else error
-        click.echo(f"instrumented-backend: {shown(str(message))}", err=True)
+        click.echo(f"instrumented-backend: {_one_line(str(message))}", err=True)
         sys.exit(2)
     except click.Abort:
         sys.exit(130)

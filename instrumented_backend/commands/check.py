@@ -184,7 +184,7 @@ def _drawn(
     report: Report, findings: list["Finding"], remarks: list[str], layout: str, explain: bool
 ) -> str:
     from instrumented_backend.compare.functions import program_of
-    from instrumented_backend.records.escapes import shown_lines
+    from instrumented_backend.records.escapes import shown_lines, within_lines
     from instrumented_backend.views import check, check_files
     from instrumented_backend.views.output import terminal_width
 
@@ -194,6 +194,6 @@ def _drawn(
     if layout == "sarif":
         return check_files.as_sarif(__version__, findings)
     if layout == "github":
-        return shown_lines(check.as_github(findings))
+        return within_lines(check.as_github(findings))
     head = f"check: {report.run.command}, torch {report.run.torch}, {report.run.device}"
     return shown_lines(check.as_text(head, remarks, findings, terminal_width(), explain))

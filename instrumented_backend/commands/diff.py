@@ -7,6 +7,7 @@ import click
 
 from instrumented_backend.commands.sides import reports_by_rank, write_output
 from instrumented_backend.records import Report
+from instrumented_backend.records.escapes import shown_lines
 
 if TYPE_CHECKING:
     from instrumented_backend.compare.difference import Comparison
@@ -83,10 +84,8 @@ def _drawn(compared: "list[Comparison]", layout: str) -> str:
         plain = msgspec.to_builtins(compared)
         return json.dumps(plain[0] if len(plain) == 1 else plain, indent=1)
     if layout == "html":
-        if len(compared) > 1:
-            raise click.UsageError("html shows one rank: name a report of each run")
-        return diff.as_html(compared[0])
+        return diff.as_html(compared)
     if layout == "markdown":
         return "\n\n".join(map(diff.as_markdown, compared))
     width = terminal_width()
-    return "\n\n".join(diff.as_text(one, width) for one in compared)
+    return shown_lines("\n\n".join(diff.as_text(one, width) for one in compared))

@@ -4,7 +4,7 @@ import functools
 import os
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -54,15 +54,17 @@ def is_alive(run: RunSection) -> bool:
     return process.started_at <= began_at + _SLACK_S
 
 
-def with_descendants(pid: int) -> set[int]:
-    """The process and its descendants, as far as they still run."""
+def with_descendants(pids: Iterable[int]) -> set[int]:
+    """The processes and their descendants, as far as they still run."""
     children: dict[int, list[int]] = {}
+    running = set()
     for process in _all():
+        running.add(process.pid)
         children.setdefault(process.parent, []).append(process.pid)
-    found, left = set(), [pid]
+    found, left = set(), list(pids)
     while left:
         one = left.pop()
-        if one not in found:
+        if one in running and one not in found:
             found.add(one)
             left += children.get(one, [])
     return found

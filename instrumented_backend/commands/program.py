@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 NOT_EXECUTABLE = 126  # the exit codes of a shell
 NOT_FOUND = 127
-_PYTHON = (".py", ".pyw", ".pyc")
+PYTHON = (".py", ".pyw", ".pyc")
 
 
 class NoSuchProgram(Exception):
@@ -42,7 +42,7 @@ def named(arguments: tuple[str, ...]) -> Program:
     shell does not. One of any other name, too, if it is text that a shell would not run either.
     """
     name = arguments[0]
-    if name.endswith(_PYTHON) or os.path.isdir(name) or _is_archive(name):
+    if name.endswith(PYTHON) or os.path.isdir(name) or _is_archive(name):
         return python(*arguments)
     try:
         return command(arguments)

@@ -1,6 +1,5 @@
 """``instrumented-backend report``: saved reports as one HTML page."""
 
-import sys
 from pathlib import Path
 
 import click
@@ -39,17 +38,20 @@ def command(reports: tuple[AnyPath, ...], output: Path | None, source: bool) -> 
         instrumented-backend report reports
         instrumented-backend report reports -o page.html --no-source
     """
-    from instrumented_backend.views.page.page import render_page, to_bytes
+    from instrumented_backend.views.page.page import PageTooLarge, render_page, to_bytes
 
-    page = to_bytes(render_page(read_all(reports), source=source))
+    try:
+        page = to_bytes(render_page(read_all(reports), source=source))
+    except PageTooLarge as error:
+        raise click.UsageError(f"no page: {error.strerror}") from None
     if output == Path("-"):
-        sys.stdout.buffer.write(page)
+        click.echo(page, nl=False)
         return
     path = output or _beside(reports[0])
     try:
         write_whole(path, page)
-    except OSError as error:
-        reason = error.strerror or error
+    except (OSError, ValueError) as error:  # ValueError: no name that a file can have
+        reason = (error.strerror if isinstance(error, OSError) else None) or error
         raise click.UsageError(
             f"{path}: cannot be written: {reason}; name another with -o"
         ) from None

@@ -12,6 +12,7 @@ from instrumented_backend import adoption, settings
 from instrumented_backend.commands import child, program
 from instrumented_backend.commands.adopting import adopting
 from instrumented_backend.records import Report, ReportError, find_reports, read_report
+from instrumented_backend.records.escapes import shown
 from instrumented_backend.views.deliver import show, write_page
 from instrumented_backend.views.processes import nothing_observed, render_processes
 
@@ -72,18 +73,26 @@ def _run(found: program.Program, chosen: settings.Settings, words: str) -> int:
     """How the program ended; by then its reports have been shown."""
     with tempfile.TemporaryDirectory(prefix="instrumented-", ignore_cleanup_errors=True) as folder:
         status = child.run(found, {**adopting(os.environ), settings.RUN: folder})
-        reports, torches = _collected(Path(folder))
+        try:
+            _tell(Path(folder), chosen, words, failed=status != 0)
+        except Exception as error:  # any: the exit code is the program's, whatever becomes of this
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            click.echo(f"instrumented-backend: lost: the report: {shown(said)}", err=True)
+    return status
+
+
+def _tell(folder: Path, chosen: settings.Settings, words: str, failed: bool) -> None:
+    reports, torches = _collected(folder)
     if chosen.html is not None and reports:
         lost = write_page(reports, chosen.html)
         if lost is not None:
             click.echo(f"instrumented-backend: {lost}", err=True)
     if not chosen.tables:
-        return status
+        return
     if reports:
         show(render_processes(reports, words, chosen.tables, kept=chosen.dir is not None))
-    elif status == 0:  # else it is the failure that there is to say, and the program has said it
+    elif not failed:  # else it is the failure that there is to say, and the program has said it
         show(nothing_observed(torches, chosen.disable))
-    return status
 
 
 def _collected(folder: Path) -> tuple[list[Report], int]:

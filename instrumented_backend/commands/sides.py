@@ -8,6 +8,7 @@ from instrumented_backend.commands.saved import files_of, is_folder, read_one
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
 from instrumented_backend.records.remote import AnyPath
+from instrumented_backend.records.whole_file import write_whole
 
 
 def reports_by_rank(path: AnyPath) -> dict[int, Report]:
@@ -39,7 +40,8 @@ def write_output(text: str, output: Path | None) -> None:
         click.echo(content, nl=False)
         return
     try:
-        output.write_bytes(content)
+        output.parent.stat()  # a folder that is misspelt is not made
+        write_whole(output, content)
     except (OSError, ValueError) as error:  # ValueError: no name that a file can have
         why = error.strerror if isinstance(error, OSError) else error
         raise click.UsageError(f"{output}: cannot be written: {why}") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from instrumented_backend.commands import processes
-from instrumented_backend.commands.targets import NoTarget, target
+from instrumented_backend.commands.targets import NoTarget, Target, target
 
 if TYPE_CHECKING:
     from instrumented_backend.commands.terminal import Terminal
@@ -54,7 +54,7 @@ def command(what: str | None) -> None:
     if sys.stdout.isatty() and os.environ.get("TERM", "dumb") not in ("dumb", "unknown"):
         _on_screen(watched)
     else:
-        _in_lines(watched)
+        _in_lines(watched, found)
 
 
 def _on_screen(watched: "Watched") -> None:
@@ -92,7 +92,7 @@ def _number(reports: "Sequence[FollowedReport]", chosen: Path | None) -> int:
     return next((i for i, each in enumerate(reports) if each.path == chosen), 0)
 
 
-def _in_lines(watched: "Watched") -> None:
+def _in_lines(watched: "Watched", found: Target) -> None:
     from instrumented_backend.views.top.lines import event_line, nothing_yet, status_line
 
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
@@ -103,7 +103,7 @@ def _in_lines(watched: "Watched") -> None:
         if not watched.reports and (words := nothing_yet(watched)) != said:
             said = words
             click.echo(words)
-        if watched.all_have_ended():
+        if found.is_over() or watched.all_have_ended():
             return
         if watched.reports and watched.now_s - said_s >= STATUS_S:
             said_s = watched.now_s

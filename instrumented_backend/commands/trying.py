@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from instrumented_backend.trials import runs
     from instrumented_backend.trials.plan import Plan
 
+_MODULE_OF_LAUNCHER = frozenset({"-m", "--module"})
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
@@ -116,6 +117,7 @@ def command(
         instrumented-backend try train.py --epochs 1
         instrumented-backend try --only dynamic --budget 5m train.py
         instrumented-backend try --share data -m package.train
+        instrumented-backend try torchrun --nproc-per-node 2 train.py
 
     Each run starts in an empty folder, so that checkpoints and logs with relative names go there,
     and are deleted. What the program reads by relative names has to be named with --share: it is
@@ -133,9 +135,10 @@ def command(
         raise click.UsageError("name a PROGRAM to try, or a module with -m")
     here = Path.cwd()
     words = arguments if module is None else ("-m", module, *arguments)
+    run, has_module = _words(module, arguments)
     tried = runs.Program(
-        _words(module, arguments),
-        _environment(here if module is not None else None),
+        run,
+        _environment(here if has_module else None),
         [_inside(here, path) for path in shared],
         here,
     )
@@ -204,17 +207,29 @@ def _say(line: str) -> None:
         click.echo(f"\r\x1b[K{line}", nl=False, err=True)
 
 
-def _words(module: str | None, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """The program by its absolute path: it starts in another folder."""
+def _words(module: str | None, arguments: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
+    """The program by its absolute path, and a launcher's: it starts in another folder.
+
+    And whether a module is named, which Python would look for in this one.
+    """
     if module is not None:
-        return program.python("-m", module, *arguments).arguments
+        return program.python("-m", module, *arguments).arguments, True
     name = os.path.abspath(arguments[0]) if os.path.exists(arguments[0]) else arguments[0]
     try:
         found = program.named((name, *arguments[1:]))
     except program.NoSuchProgram as error:
         click.echo(f"instrumented-backend: {error}", err=True)
         sys.exit(error.exit_code)
-    return (found.path, *found.arguments[1:])
+    path, words = found.path, found.arguments[1:]
+    if found.arguments[0] != name:  # Python runs it
+        return (path, *words), False
+    return (path, *map(_of_launcher, words)), not _MODULE_OF_LAUNCHER.isdisjoint(words)
+
+
+def _of_launcher(word: str) -> str:
+    """The program that it starts: ``torchrun train.py``, ``python train.py``."""
+    is_program = word.endswith(program.PYTHON) and os.path.isfile(word)
+    return os.path.abspath(word) if is_program else word
 
 
 def _environment(modules: Path | None) -> dict[str, str]:

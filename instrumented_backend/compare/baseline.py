@@ -23,12 +23,16 @@ class RankBaseline:
     """Of one process. ``items`` are the keys of its causes and how many have each.
 
     ``kernel_ops`` are those that any kernel was made of; None in a file of the first release.
-    Without figures that are times: another run has others.
+    ``moved_bytes`` are those of kernels, by the same keys; ``bytes_known`` says how all of them are
+    known. Without figures that are times: another run has others.
     """
 
     figures: dict[str, float | None] = field(default_factory=dict)
+    spreads: dict[str, float] = field(default_factory=dict)  # of those that were sampled
     items: dict[str, int] = field(default_factory=dict)
     kernel_ops: list[str] | None = None
+    moved_bytes: dict[str, int] = field(default_factory=dict)
+    bytes_known: str | None = None  # "exact" or "estimated"
 
 
 @dataclass
@@ -46,16 +50,22 @@ def baseline_of(reports: Iterable[Report], extra: Iterable[str] = ()) -> Baselin
     first = every[0]
     baseline = Baseline(VERSION, program_of(first), first.run.torch, first.run.device)
     for report in every:
-        figures = {
-            figure.name: figure.read(report).value
+        values = {
+            figure.name: figure.read(report)
             for figure in FIGURES.values()
             if figure.in_baseline or figure.name in extra
         }
         found = items_of(report)
         counts = Counter(key for item in found for key in item.keys[:1])
         ops = {op for item in found if item.kind in (KERNEL, EXTERN) for op in item.ops}
-        rank = RankBaseline(figures, dict(sorted(counts.items())), sorted(ops))
-        baseline.ranks[str(report.run.rank)] = rank
+        baseline.ranks[str(report.run.rank)] = RankBaseline(
+            {name: value.value for name, value in values.items()},
+            {name: value.spread for name, value in values.items() if value.spread},
+            dict(sorted(counts.items())),
+            sorted(ops),
+            dict(sorted(_moved_bytes(found).items())),
+            FIGURES["kernel_bytes"].read(report).known,
+        )
     return baseline
 
 
@@ -72,7 +82,7 @@ def read_baseline(path: Path) -> Baseline:
     from instrumented_backend.records.decoding import convert
 
     try:
-        data = bounded.parse(bounded.read_text(path, MAX_BYTES))
+        data = bounded.parse(bounded.decoded(bounded.light(bounded.read_bytes(path, MAX_BYTES))))
     except FileNotFoundError:
         raise CheckError(f"{path}: no such baseline; --update writes it") from None
     except OSError as error:
@@ -105,6 +115,23 @@ def new_items(found: Iterable[Item], known: RankBaseline) -> list[Item]:
         else:
             new.append(item)
     return new
+
+
+def grown_items(found: Iterable[Item], known: RankBaseline) -> list[Item]:
+    """Kernels that the baseline has, and that move more bytes than there."""
+    every = list(found)
+    was = known.moved_bytes
+    grown = {key for key, moved in _moved_bytes(every).items() if key in was and moved > was[key]}
+    return [item for item in every if item.keys[0] in grown]
+
+
+def _moved_bytes(found: Iterable[Item]) -> dict[str, int]:
+    """In one call of each graph, by key."""
+    moved: Counter[str] = Counter()
+    for item in found:
+        if item.kind in (KERNEL, EXTERN):
+            moved[item.keys[0]] += item.moved_bytes
+    return dict(moved)
 
 
 def known_ops(baseline: RankBaseline) -> set[str]:

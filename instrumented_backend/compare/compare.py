@@ -1,9 +1,10 @@
 """`compare`: two reports, and what is new, gone and changed between them."""
 
-from collections import defaultdict
-from collections.abc import Iterable
+import statistics
+from collections import Counter, defaultdict
 
 from instrumented_backend.compare import items
+from instrumented_backend.compare.consequences import CAUSES, without_consequences
 from instrumented_backend.compare.difference import (
     CHANGED,
     EXACT,
@@ -20,14 +21,17 @@ from instrumented_backend.compare.difference import (
     TimeChange,
 )
 from instrumented_backend.compare.figures import FIGURES, ONE_RUN, Figure, Value
-from instrumented_backend.compare.functions import base, program_of, resumed_at
-from instrumented_backend.compare.items import Item, items_of
+from instrumented_backend.compare.functions import Labels, base, is_resumed, program_of
+from instrumented_backend.compare.items import Item, items_of, kernels_are_known
 from instrumented_backend.compare.kernels import kernel_changes
-from instrumented_backend.compare.matching import match_eager_lines, match_graphs, match_items
+from instrumented_backend.compare.matching import (
+    MatchedGraphs,
+    match_eager_lines,
+    match_graphs,
+    match_items,
+)
 from instrumented_backend.records import GraphRecord, Report
 
-# What has a cause of its own comes before what may follow from it.
-_CAUSES = (items.SKIPPED, items.BREAK, items.UNCOMPILED, items.RECOMPILE, items.BYPASS)
 _COST_OF = {
     items.BREAK: "eager ops",
     items.SKIPPED: "eager ops",
@@ -37,7 +41,6 @@ _COST_OF = {
     items.MISS: "compiling",
     items.BYPASS: "compiling",
 }
-_COSTS_APART = (items.RECOMPILE, items.EAGER)  # what compiling a graph takes is in the former
 _BY_COUNT = (items.RECOMPILE,)  # an item whose count, and not its presence alone, matters
 
 
@@ -50,24 +53,25 @@ def compare(before: Report, after: Report, names: tuple[str, str] = ("A", "B")) 
         for pair in matched.pairs
         if pair.by == "function and structure" and pair.before.cache == "hit"
     }
+    scale = _scale(before, after)
     same_program = program_of(before) == program_of(after)
     changes = [
         *_item_changes(ours, [item for item in theirs if _tells(item, after, was_cached)]),
-        *_eager_changes(before, after, ours, theirs),
-        *kernel_changes(ours, theirs),
+        *_eager_changes(before, after, ours, theirs, scale),
+        *_kernel_changes(before, after, ours, theirs),
     ]
-    changes += [_graph_change(graph, GONE) for graph in matched.gone]
-    changes += [_graph_change(graph, NEW) for graph in matched.new]
+    changes += [_graph_change(graph, GONE, Labels(before)) for graph in matched.gone]
+    changes += _new_graphs(matched, before, after)
     changes += [
         _ops_change(pair.before, pair.after)
         for pair in matched.pairs
         if pair.before.ops != pair.after.ops
     ]
-    changes = _without_consequences(changes)
+    changes = without_consequences(changes, before)
     changes.sort(key=_rank)
     return Comparison(
         *names,
-        surroundings=_surroundings(before, after, same_program),
+        surroundings=_surroundings(before, after, same_program, scale),
         changes=changes,
         figures=[
             _figure(figure, before, after) for figure in FIGURES.values() if not figure.of_ledger
@@ -101,12 +105,35 @@ def _is_warm(report: Report) -> str:
     return "warm" if not states.miss else "cold" if not states.hit else "partly warm"
 
 
+def _kernels_known(report: Report) -> str:
+    return "all" if kernels_are_known(report) else "some by name only"
+
+
 def _caches(report: Report) -> str:
     states = report.caches.graphs
     return f"{_is_warm(report)}: {states.hit} graphs found, {states.miss} not"
 
 
-def _surroundings(before: Report, after: Report, same_program: bool) -> list[Surroundings]:
+def _scale(before: Report, after: Report) -> float:
+    """How many times as often the same functions' graphs were called: a run may have more steps."""
+    was, now = _calls(before), _calls(after)
+    ratios = [now[name] / was[name] for name in was if was[name] and now[name]]
+    return statistics.median(ratios) if ratios else 1.0
+
+
+def _calls(report: Report) -> Counter[tuple[str | None, str]]:
+    """By function; the rest of one after a break is another."""
+    labels = Labels(report)
+    calls: Counter[tuple[str | None, str]] = Counter()
+    for graph in report.graphs:
+        rest = "rest" if is_resumed(graph.function) else None
+        calls[rest, labels.of_graph(graph)] += graph.calls
+    return calls
+
+
+def _surroundings(
+    before: Report, after: Report, same_program: bool, scale: float
+) -> list[Surroundings]:
     command = "command" if same_program else "program"
     pairs: list[tuple[str, str | None, str | None]] = [
         (command, before.run.command, after.run.command),
@@ -115,8 +142,12 @@ def _surroundings(before: Report, after: Report, same_program: bool) -> list[Sur
         ("Python", before.run.python, after.run.python),
         ("rank", str(before.run.rank), str(after.run.rank)),
         ("eager ops observed", before.ops.status, after.ops.status),
+        ("kernels known", _kernels_known(before), _kernels_known(after)),
     ]
     found = [Surroundings(what, one, other) for what, one, other in pairs if one != other]
+    if scale != 1:
+        calls = (str(report.summary.graph_calls) for report in (before, after))
+        found.append(Surroundings("graph calls", *calls))
     if _is_warm(before) != _is_warm(after):
         found.append(Surroundings("caches", _caches(before), _caches(after)))
     return found
@@ -134,8 +165,8 @@ def _tells(item: Item, after: Report, was_cached: set[int | None]) -> bool:
 
 def _item_changes(before: list[Item], after: list[Item]) -> list[Change]:
     """Breaks, skipped functions, what was not compiled, recompilations, caches."""
-    ours = [item for item in before if item.kind in (*_CAUSES, items.MISS)]
-    theirs = [item for item in after if item.kind in (*_CAUSES, items.MISS)]
+    ours = [item for item in before if item.kind in (*CAUSES, items.MISS)]
+    theirs = [item for item in after if item.kind in (*CAUSES, items.MISS)]
     matched = match_items(ours, theirs)
     changes = [_of_item(item, NEW, None, item.count) for item in matched.new]
     changes += [
@@ -168,9 +199,12 @@ def _of_item(item: Item, what: str, before: float | None, after: float | None) -
 
 
 def _eager_changes(
-    before: Report, after: Report, ours: list[Item], theirs: list[Item]
+    before: Report, after: Report, ours: list[Item], theirs: list[Item], scale: float
 ) -> list[Change]:
-    """Lines that run ops eagerly; where these were sampled, only what is beyond the spreads."""
+    """Lines that run ops eagerly; where these were sampled, only what is beyond the spreads.
+
+    In a run with ``scale`` times as many calls, a line may run as many times as many ops.
+    """
     exact = before.ops.status == after.ops.status == "exact"
     if not exact and not _share_changed(before, after):
         return []
@@ -187,8 +221,9 @@ def _eager_changes(
             change.known, change.details = known, _op_counts(one)
             changes.append(change)
     for one, other in matched.pairs:
+        expected = one.count * scale
         if abs(other.count - one.count) > one.spread + other.spread and (
-            exact or not 0.5 < other.count / one.count < 2
+            (exact and scale == 1) or not 0.5 < other.count / expected < 2
         ):
             what = MORE if other.count > one.count else FEWER
             change = _of_item(other, what, one.count, other.count)
@@ -207,10 +242,62 @@ def _op_counts(item: Item) -> list[str]:
     return [f"{op} × {count}" for op, count in most[:5]]
 
 
+def _kernel_changes(
+    before: Report, after: Report, ours: list[Item], theirs: list[Item]
+) -> list[Change]:
+    if not (kernels_are_known(before) and kernels_are_known(after)):
+        # Where code was not read for want of time, calls to other kernels are not known.
+        ours = [item for item in ours if item.kind != items.EXTERN]
+        theirs = [item for item in theirs if item.kind != items.EXTERN]
+    return kernel_changes(ours, theirs, before.run.torch == after.run.torch)
+
+
 # --- Graphs -------------------------------------------------------------------------------------
 
 
-def _graph_change(graph: GraphRecord, what: str) -> Change:
+def _new_graphs(matched: MatchedGraphs, before: Report, after: Report) -> list[Change]:
+    """Those of a function that had one, and has as many ops in the new one, are one change.
+
+    Without a guard that failed, somebody made Dynamo forget it: ``torch.compiler.reset()``.
+    """
+    labels = Labels(after)
+
+    def same(graph: GraphRecord) -> tuple[object, ...]:
+        place = (graph.file, graph.line, graph.function, labels.of_graph(graph))
+        return *place, graph.direction, graph.ops
+
+    known = Counter(same(pair.after) for pair in matched.pairs)
+    again: dict[tuple[object, ...], list[GraphRecord]] = defaultdict(list)
+    changes = []
+    for graph in matched.new:
+        if known[same(graph)]:
+            again[same(graph)].append(graph)
+        else:
+            changes.append(_graph_change(graph, NEW, labels))
+    for key, graphs in again.items():
+        file, line = labels.place_of(graphs[0])
+        seconds = [graph.total_compile_s or 0.0 for graph in graphs]
+        changes.append(
+            Change(
+                items.GRAPH,
+                MORE,
+                f"graphs of {labels.of_graph(graphs[0])} that are alike",
+                True,
+                known[key],
+                known[key] + len(graphs),
+                function=graphs[0].function,
+                file=file,
+                line=line,
+                cause="compiled anew, and no guard failed: for another object, or after a reset",
+                cost_s=sum(seconds),
+                cost_of="compiling",
+            )
+        )
+    return changes
+
+
+def _graph_change(graph: GraphRecord, what: str, labels: Labels) -> Change:
+    file, line = labels.place_of(graph)
     return Change(
         items.GRAPH,
         what,
@@ -220,8 +307,8 @@ def _graph_change(graph: GraphRecord, what: str) -> Change:
         None if what == NEW else 1,
         None if what == GONE else 1,
         function=graph.function,
-        file=graph.file,
-        line=graph.line,
+        file=file,
+        line=line,
         cost_s=graph.total_compile_s,
         cost_of="compiling",
     )
@@ -241,64 +328,11 @@ def _ops_change(before: GraphRecord, after: GraphRecord) -> Change:
     )
 
 
-# --- What follows from what ---------------------------------------------------------------------
-
-
-def _without_consequences(changes: list[Change]) -> list[Change]:
-    """A new break brings graphs, kernels and eager ops with it: they are told with the break.
-
-    What is in the rest of the function after that very break follows from it, recompilations
-    included. Graphs and kernels of a function follow from any new cause in the function.
-    """
-    causes = [change for change in changes if change.worse and change.kind in _CAUSES]
-    by_function: dict[str, list[Change]] = defaultdict(list)
-    for cause in causes:
-        by_function[base(cause.function)].append(cause)
-    kept = []
-    for change in changes:
-        reason = _cause_of(change, causes, by_function.get(base(change.function), []))
-        if reason is None or reason is change:
-            kept.append(change)
-            continue
-        reason.follows.append(_told(change))
-        if change.worse and change.kind in _COSTS_APART:
-            reason.cost_s = (reason.cost_s or 0.0) + (change.cost_s or 0.0)
-            reason.cost_of = "with what follows"
-    return kept
-
-
-def _cause_of(change: Change, causes: Iterable[Change], near: list[Change]) -> Change | None:
-    line = resumed_at(change.function)
-    for cause in near:
-        if line is not None and cause.kind == items.BREAK and cause.line == line:
-            return cause
-    if change.kind in (items.GRAPH, items.KERNEL) and near:
-        return near[0]
-    if change.kind == items.UNCOMPILED:
-        for cause in causes:
-            if cause.kind == items.SKIPPED and cause.cause == change.cause:
-                return cause
-        return next((c for c in near if c.kind in (items.SKIPPED, items.BREAK)), None)
-    if change.kind == items.EAGER:
-        for cause in causes:
-            in_skipped = cause.kind == items.SKIPPED and base(cause.function) == base(
-                change.function
-            )
-            if in_skipped or (cause.file, cause.line) == (change.file, change.line):
-                return cause
-    return None
-
-
-def _told(change: Change) -> str:
-    if change.before is not None and change.after is not None:
-        return f"{change.text}: {change.before:g} → {change.after:g}"
-    return f"{change.what}: {change.text}"
-
-
 def _rank(change: Change) -> tuple[int, float]:
     """Worse before neutral before better; causes first; then by cost."""
     if change.worse:
-        tier = 0 if change.kind in _CAUSES else 1
+        is_cause = change.kind in (*CAUSES, items.GRAPH)
+        tier = 0 if is_cause else 1
     else:
         tier = 2 if change.worse is None else 3
     return tier, -(change.cost_s or 0.0)

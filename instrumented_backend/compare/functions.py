@@ -5,6 +5,8 @@ import os
 from instrumented_backend.records import GraphRecord, Report
 from instrumented_backend.records.functions import original, resumed
 
+_TORCHS_OWN = os.path.join("-packages", "torch", "")
+
 
 def base(function: str | None) -> str:
     """``"f"`` for ``"torch_dynamo_resume_in_f_at_14"``, what Dynamo calls the rest of ``f``."""
@@ -30,6 +32,7 @@ class Labels:
 
     def __init__(self, report: Report) -> None:
         self._paths = {record.compiled: record.path for record in report.compiled}
+        self._calls = {record.compiled: (record.file, record.line) for record in report.compiled}
 
     def of(self, compiled: int | None, function: str | None) -> str:
         name = base(function)
@@ -38,6 +41,13 @@ class Labels:
 
     def of_graph(self, graph: GraphRecord) -> str:
         return self.of(graph.compiled, graph.function)
+
+    def place_of(self, graph: GraphRecord) -> tuple[str | None, int | None]:
+        """Its function's; of a function of torch's own, such as a Sequential's, the user's call."""
+        call = (None, None) if graph.compiled is None else self._calls.get(graph.compiled)
+        if call is not None and call[0] is not None and _TORCHS_OWN in (graph.file or ""):
+            return call
+        return graph.file, graph.line
 
 
 def program_of(report: Report) -> str:

@@ -15,6 +15,7 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.records import compiled as outcomes
 from instrumented_backend.records.causes import GAVE_UP
+from instrumented_backend.records.places import place
 
 SEPARATOR = " | "  # between the parts of a key
 
@@ -65,8 +66,11 @@ class Item:
     label: str | None = None  # of the function: `Labels`
     ops: dict[str, int] = field(default_factory=dict)  # that it is made of
     places: list[tuple[str, int | None]] = field(default_factory=list)  # of its source lines
+    op_lines: dict[str, list[str]] = field(default_factory=dict)  # those of each op, if known
     fused: list[str] = field(default_factory=list)  # ATen ops in the order of the lines
     graph: int | None = None  # in its report
+    direction: str | None = None  # of a kernel, as is the next
+    name: str = ""  # without its number
     moved_bytes: int = 0  # in one call of the graph, as far as that is known
 
 
@@ -103,6 +107,7 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
         if record.source:
             keys.append(_key(BREAK, file, record.source))
         keys.append(_key(BREAK, file, function, reason))
+        keys.append(_key(BREAK, function, reason, record.source))  # its file has a new name
         yield Item(
             BREAK,
             tuple(keys),
@@ -121,7 +126,7 @@ def _of_break(record: BreakRecord) -> Iterator[Item]:
         name = base(skipped.function)
         yield Item(
             SKIPPED,
-            (_key(SKIPPED, file_name(skipped.file), name),),
+            (_key(SKIPPED, file_name(skipped.file), name), _key(SKIPPED, name)),
             f"{name} ran eagerly as a whole",
             function=skipped.function,
             # What has to be changed is the break; of a function that was given up, the function.
@@ -184,13 +189,14 @@ def _of_recompile(record: RecompileRecord, labels: Labels) -> Item:
 
 def _of_graph(graph: GraphRecord, labels: Labels) -> Item:
     label = labels.of_graph(graph)
+    file, line = labels.place_of(graph)
     return Item(
         GRAPH,
         (_key(GRAPH, file_name(graph.file), label),),
         f"graph of {label}",
         function=graph.function,
-        file=graph.file,
-        line=graph.line,
+        file=file,
+        line=line,
         cost_s=graph.total_compile_s,
         label=label,
     )
@@ -202,7 +208,11 @@ def fused(kernel: KernelRecord) -> tuple[str, ...]:
         # The comment above an extern call names its neighbours' ops, too.
         return (kernel.kernel_name,)
     ops = sorted({op for op in kernel.aten_ops if op not in _NOT_COUNTED})
-    return tuple(ops) if ops else (kernel.kernel_name.rstrip("0123456789").rstrip("_"),)
+    return tuple(ops) if ops else (_unnumbered(kernel),)
+
+
+def _unnumbered(kernel: KernelRecord) -> str:
+    return kernel.kernel_name.rstrip("0123456789").rstrip("_")
 
 
 def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
@@ -218,6 +228,8 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
         made_of = fused(kernel)
         name = " + ".join(made_of)
         file, line = _first_line(kernel.places[:1])
+        if file is None and graph is not None:
+            file, line = labels.place_of(graph)
         yield Item(
             kind,
             (_key(kind, label, kernel.direction, name), _key(kind, kernel.direction, name)),
@@ -228,8 +240,11 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
             cost_s=_kernel_s(kernel, graph, total_bytes.get(kernel.graph, 0)),
             label=label,
             ops=dict.fromkeys(made_of, 1),
+            direction=kernel.direction,
+            name=_unnumbered(kernel),
             moved_bytes=(kernel.total_bytes or 0) * (kernel.calls or 1),
             places=kernel.places,
+            op_lines=kernel.op_lines,
             fused=list(kernel.aten_ops),
         )
 
@@ -237,12 +252,15 @@ def _of_kernels(report: Report, labels: Labels) -> Iterator[Item]:
 def blame(item: Item, known: Collection[str]) -> tuple[str | None, int | None]:
     """The line of the first op in a kernel that no kernel had before, if one can be told.
 
-    Ops and lines are in the same order, each named once: where some stand twice, it is a guess.
+    Where the report has no lines of single ops: ops and lines are in the same order, each named
+    once, so that it is a guess where some stand twice.
     """
     if item.kind == EXTERN or not item.places:
         return item.file, item.line
     for i, op in enumerate(item.fused):
         if op not in known and op not in _NOT_COUNTED:
+            if item.op_lines:
+                return _first_line([place(line) for line in item.op_lines.get(op, [])])
             return _first_line(item.places[i : i + 1] or item.places[-1:])
     return None, None
 
@@ -306,15 +324,16 @@ def _of_caches(graphs: Iterable[GraphRecord], labels: Labels) -> Iterator[Item]:
         if graph.cache not in ("miss", "bypass"):
             continue
         label = labels.of_graph(graph)
+        file, line = labels.place_of(graph)
         kind = MISS if graph.cache == "miss" else BYPASS
         words = "not in the cache" if kind == MISS else "cannot be cached"
         yield Item(
             kind,
-            (_key(kind, file_name(graph.file), label),),
+            (_key(kind, file_name(graph.file), label), _key(kind, label)),
             f"graph of {label} {words}",
             function=graph.function,
-            file=graph.file,
-            line=graph.line,
+            file=file,
+            line=line,
             cause=graph.cache_reason,
             cost_s=graph.total_compile_s,
             label=label,

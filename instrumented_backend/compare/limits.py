@@ -13,6 +13,7 @@ from instrumented_backend.records import bounded
 
 TABLE = "[tool.instrumented-backend.check]"
 MAX_BYTES = 1 << 24
+_LONGEST_NAME = max(map(len, FIGURES))
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?) *%")
 
 
@@ -58,7 +59,9 @@ def read_limits(path: Path) -> Limits | None:
         data = tomllib.loads(bounded.read_text(path, MAX_BYTES))
     except OSError as error:
         raise CheckError(f"{path}: cannot be read: {error.strerror}") from None
-    except (bounded.NotReadable, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise CheckError(f"{path}: not TOML that can be read: it is nested too deeply") from None
+    except ValueError as error:  # also of a number with thousands of digits
         raise CheckError(f"{path}: not TOML: {error}") from None
     tool = data.get("tool")
     ours = tool.get("instrumented-backend") if isinstance(tool, dict) else None
@@ -69,7 +72,7 @@ def read_limits(path: Path) -> Limits | None:
             return None
         table, where = data, str(path)
     if not isinstance(table, dict):
-        raise CheckError(f"{where}: not a table, but {table!r}")
+        raise CheckError(f"{where}: not a table, but {_told(table)}")
     return _limits(table, where, path.parent)
 
 
@@ -105,7 +108,7 @@ def _limits(table: dict[str, Any], where: str, folder: Path) -> Limits:
     for name, value in table.items():
         if name == "baseline":
             if not isinstance(value, str) or not value:
-                raise CheckError(f"{where}: baseline = {value!r}: give the path of a file")
+                raise CheckError(f"{where}: baseline = {_told(value)}: give the path of a file")
             limits.baseline = folder / value
         elif name == "functions":
             for function, figures in _table(value, f"{where}: functions").items():
@@ -128,14 +131,14 @@ def _limits(table: dict[str, Any], where: str, folder: Path) -> Limits:
 
 def _table(value: Any, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise CheckError(f"{where}: not a table, but {value!r}")
+        raise CheckError(f"{where}: not a table, but {_told(value)}")
     return value
 
 
 def _number(name: str, value: Any, where: str) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not is_number or not math.isfinite(value) or value < 0:
-        raise CheckError(f"{where}: {name} = {value!r}: give a number from 0 on")
+    if not is_number or not 0 <= value <= bounded.LARGEST:
+        raise CheckError(f"{where}: {name} = {_told(value)}: give a number from 0 on")
     return float(value)
 
 
@@ -143,13 +146,21 @@ def _slack(name: str, value: Any, where: str) -> Slack:
     if isinstance(value, str) and (match := _PERCENT.fullmatch(value.strip())):
         return Slack(share=float(match[1]) / 100)
     if isinstance(value, str):
-        raise CheckError(f'{where}: {name} = {value!r}: give a number, or a share as in "5 %"')
+        raise CheckError(f'{where}: {name} = {_told(value)}: give a number, or a share as in "5 %"')
     return Slack(amount=_number(name, value, where))
+
+
+def _told(value: Any) -> str:
+    """A wrong value: TOML nests as deep, and has numbers as long, as Python cannot print."""
+    try:
+        return repr(value)
+    except (RecursionError, ValueError):
+        return "more than can be shown"
 
 
 def _check_name(name: str, choices: Any, where: str) -> bool:
     if name not in choices:
-        close = difflib.get_close_matches(name, choices, n=1)
+        close = difflib.get_close_matches(name[:_LONGEST_NAME], choices, n=1)
         meant = f"; did you mean {close[0]}?" if close else ""
         raise CheckError(f"{where}no limit {name!r}{meant} Choose from {', '.join(choices)}")
     return True

@@ -1,8 +1,8 @@
 """Which graph, and which cause, of one report is which of another."""
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from instrumented_backend.compare.functions import Labels, base, file_name, is_resumed
@@ -24,6 +24,7 @@ class MatchedItems:
     pairs: list[tuple[Item, Item]]
     gone: list[Item]
     new: list[Item]
+    taken: set[int] = field(default_factory=set)  # of these, identities of those paired since
 
 
 def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
@@ -32,30 +33,45 @@ def match_items(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
     pairs: list[tuple[Item, Item]] = []
     depth = max((len(item.keys) for item in (*gone, *new)), default=0)
     for level in range(depth):
-        waiting: dict[str, list[Item]] = defaultdict(list)
+        waiting: dict[str, deque[Item]] = defaultdict(deque)
         for item in gone:
             if level < len(item.keys):
                 waiting[item.keys[level]].append(item)
         for item in list(new):
             same = waiting.get(item.keys[level]) if level < len(item.keys) else None
             if same:
-                pairs.append((same.pop(0), item))
+                pairs.append((same.popleft(), item))
         taken = {id(one) for pair in pairs for one in pair}
         gone = [item for item in gone if id(item) not in taken]
         new = [item for item in new if id(item) not in taken]
     return MatchedItems(pairs, gone, new)
 
 
-LIKE_ENOUGH = 0.3  # of the ops on two lines, to take them for one line that has changed
+LIKE_ENOUGH = 0.3  # of the ops on two lines of a function, to take them for one that has changed
+MOSTLY = 0.6  # of the ops of two kernels
+ALIKE = 1.0  # the same in another function of the file, which has a new name
 
 
 def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedItems:
-    """Lines of eager ops: those of one function that run most nearly the same ops."""
+    """Lines of eager ops: those of one function that run most nearly the same ops.
+
+    Then those of a function whose file has a new name, and of one that has a new name itself.
+    """
     matched = match_items(before, after)
-    groups: dict[tuple[str | None, str], tuple[list[Item], list[Item]]] = {}
+    for key, least in (
+        (lambda item: (item.label, file_name(item.file)), LIKE_ENOUGH),
+        (lambda item: (item.label,), LIKE_ENOUGH),
+        (lambda item: (file_name(item.file),), ALIKE),
+    ):
+        _pair_lines(matched, key, least)
+    return matched
+
+
+def _pair_lines(matched: MatchedItems, key: Callable[[Item], Hashable], least: float) -> None:
+    groups: dict[Hashable, tuple[list[Item], list[Item]]] = {}
     for side, found in enumerate((matched.gone, matched.new)):
         for item in found:
-            groups.setdefault((item.label, file_name(item.file)), ([], []))[side].append(item)
+            groups.setdefault(key(item), ([], []))[side].append(item)
     for mine, others in groups.values():
         ranked = sorted(
             (-_shared_ops(one, other), i, j)
@@ -64,11 +80,55 @@ def match_eager_lines(before: Iterable[Item], after: Iterable[Item]) -> MatchedI
         )
         for likeness, i, j in ranked:
             one, other = mine[i], others[j]
-            if -likeness >= LIKE_ENOUGH and one in matched.gone and other in matched.new:
-                matched.pairs.append((one, other))
-                matched.gone.remove(one)
-                matched.new.remove(other)
-    return matched
+            if -likeness >= least:
+                _take(matched, one, other)
+    _leave_out(matched)
+
+
+def match_kernels_by_name(matched: MatchedItems) -> None:
+    """Pair kernels of which one report has only the name: plain Inductor filled the caches."""
+    groups: dict[Hashable, list[Item]] = {}
+    for other in matched.new:
+        groups.setdefault((other.kind, other.label, other.direction, other.name), []).append(other)
+    for one in matched.gone:
+        for other in groups.get((one.kind, one.label, one.direction, one.name), []):
+            if not (one.fused and other.fused) and _take(matched, one, other):
+                break
+    _leave_out(matched)
+
+
+def match_kernels_of_another_torch(matched: MatchedItems) -> None:
+    """Pair what is left: kernels that move as many bytes, most of whose ops have the same names.
+
+    Which ops a kernel comes from is written down otherwise by another version of torch.
+    """
+    gone, new = matched.gone[:MAX_COMPARED], matched.new[:MAX_COMPARED]
+    ranked = sorted(
+        (-_shared_ops(one, other), i, j)
+        for i, one in enumerate(gone)
+        for j, other in enumerate(new)
+        if (one.kind, one.label, one.direction, one.moved_bytes)
+        == (other.kind, other.label, other.direction, other.moved_bytes)
+    )
+    for likeness, i, j in ranked:
+        if -likeness >= MOSTLY:
+            _take(matched, gone[i], new[j])
+    _leave_out(matched)
+
+
+def _take(matched: MatchedItems, one: Item, other: Item) -> bool:
+    """Pair them, unless one is already; `_leave_out` follows."""
+    if matched.taken & {id(one), id(other)}:
+        return False
+    matched.pairs.append((one, other))
+    matched.taken |= {id(one), id(other)}
+    return True
+
+
+def _leave_out(matched: MatchedItems) -> None:
+    """What has been paired is neither gone nor new. All at once: there may be very many."""
+    matched.gone = [item for item in matched.gone if id(item) not in matched.taken]
+    matched.new = [item for item in matched.new if id(item) not in matched.taken]
 
 
 def _shared_ops(one: Item, other: Item) -> float:

@@ -1,15 +1,14 @@
 """Generated modules on disk: a file, a folder, an Inductor cache."""
 
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from instrumented_backend.kernels.complete import add_sidecar
-from instrumented_backend.kernels.graph_module import ParseError
+from instrumented_backend.kernels.graph_module import ParseError, refuse_endless
 from instrumented_backend.kernels.parse import parse_module
-from instrumented_backend.records import KernelRecord
+from instrumented_backend.records import KernelRecord, bounded
 
 MAX_FILE_BYTES = 16_000_000  # Inductor's largest modules have a few megabytes
 
@@ -84,23 +83,22 @@ def read_files(files: Iterable[tuple[Path, bool]]) -> CodeFiles:
 
 def read_file(path: Path) -> list[KernelRecord]:
     """The kernels of one module; raises `CodeFileError`."""
-    status = _status(path)
-    if not stat.S_ISREG(status.st_mode):
-        raise CodeFileError(f"{path}: not a file, but a pipe or a device")
-    if status.st_size > MAX_FILE_BYTES:
+    size = _status(path).st_size
+    if size > MAX_FILE_BYTES:
         raise CodeFileError(
-            f"{path}: {status.st_size / 1e6:.0f} MB are too much for a generated module "
+            f"{path}: {size / 1e6:.0f} MB are too much for a generated module "
             f"(at most {MAX_FILE_BYTES / 1e6:.0f} MB are read)"
         )
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = bounded.read_text(path, MAX_FILE_BYTES)
     except OSError as error:
         raise CodeFileError(f"{path}: cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise CodeFileError(f"{path}: not text") from None
+    except bounded.NotReadable as error:
+        raise CodeFileError(f"{path}: {error}") from None
     if "\0" in text:
         raise CodeFileError(f"{path}: not text")
     try:
+        refuse_endless(text)
         kernels = parse_module(text, str(path))
     except ParseError as error:
         raise CodeFileError(f"{path}: {error}") from None

@@ -8,7 +8,7 @@ import copy
 
 from instrumented_backend.kernels.facts import BytesFacts, KernelFacts, LaunchFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import GeneratorFacts, read_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, read_sidecar
 from instrumented_backend.kernels.traffic import extern_facts, launch_facts
 from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, Note, notes
@@ -175,12 +175,13 @@ def add_provenance(record: KernelRecord, said: Provenance) -> None:
     record.kernel_path = said.kernel_path or record.kernel_path
 
 
-def add_sidecar(kernels: list[KernelRecord], module_path: str) -> None:
-    """To the records of a graph's module, what its side file has of them."""
-    known = read_sidecar(module_path)
+def add_sidecar(kernels: list[KernelRecord], module_path: str) -> Sidecar:
+    """To the records of a graph's module, what its side file has of them; returns what it has."""
+    kept = read_sidecar(module_path)
     for kernel in kernels:
-        if kernel.kernel_name in known:
-            add_generator_facts(kernel, known[kernel.kernel_name])
+        if kernel.kernel_name in kept.kernels:
+            add_generator_facts(kernel, kept.kernels[kernel.kernel_name])
+    return kept
 
 
 def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
@@ -188,6 +189,11 @@ def add_generator_facts(record: KernelRecord, facts: GeneratorFacts) -> None:
     record.aten_ops = record.aten_ops or facts.aten_ops
     record.fx_nodes = record.fx_nodes or facts.fx_nodes
     record.source_lines = record.source_lines or facts.source_lines
+    count = len(facts.source_lines)
+    record.op_lines = {
+        op: [facts.source_lines[number] for number in numbers if 0 <= number < count]
+        for op, numbers in facts.op_lines.items()
+    }
     if facts.total_bytes is not None:
         _add_inductors_sum(record, facts.total_bytes)
 
@@ -212,7 +218,7 @@ def add_text(timed: KernelRecord, parsed: KernelRecord) -> None:
     if timed.language == "unknown":  # nothing of it was measured
         timed.language, timed.kernel_category = parsed.language, parsed.kernel_category
     timed.aten_ops, timed.fx_nodes = parsed.aten_ops, parsed.fx_nodes
-    timed.source_lines = parsed.source_lines
+    timed.source_lines, timed.op_lines = parsed.source_lines, parsed.op_lines
     timed.kernel_path = timed.kernel_path or parsed.kernel_path
     if parsed.bytes_source == INDUCTOR and parsed.arg_shapes == timed.arg_shapes:
         timed.total_bytes, timed.bytes_source = parsed.total_bytes, parsed.bytes_source

@@ -40,6 +40,16 @@ class ParseError(ValueError):
     """The text is no module that Inductor generated; the message is one line."""
 
 
+_SIGNS = "\n()[]{},.;:+-*/%<>=&|^@~"  # of generated code, one character in seven at most
+MAX_SIGNS = 1_000_000
+
+
+def refuse_endless(text: str) -> None:
+    """Raise `ParseError` for what would take more than a gigabyte as a syntax tree."""
+    if len(text) > MAX_SIGNS and sum(map(text.count, _SIGNS)) > MAX_SIGNS:
+        raise ParseError("more statements than a generated module has")
+
+
 @dataclass
 class Definition:
     name: str

@@ -105,8 +105,11 @@ class ExitHooks:
         self._installed = True
         atexit.register(self.run)
         if multiprocessing.parent_process() is not None:
-            # multiprocessing ends its forked children with os._exit, past atexit.
-            multiprocessing.util.Finalize(None, self.run, exitpriority=_FINALIZE_LAST)
+            self.finalize()
+        else:
+            # A child of a fork server imports the program before multiprocessing calls it a child,
+            # which then forgets all finalizers and does this.
+            multiprocessing.util.register_after_fork(self, ExitHooks.finalize)
         on_sigterm = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
         on_asked = self._asked is not None and self._is_free(self._asked[0])
         if not on_sigterm and not on_asked:
@@ -120,7 +123,14 @@ class ExitHooks:
             signal.signal(signal.SIGTERM, self._handle_sigterm)
         if on_asked and self._asked is not None:
             signal.signal(self._asked[0], self._handle_asked)
+            # Or what the program's native code waits for would fail with EINTR.
+            signal.siginterrupt(self._asked[0], False)
         return None
+
+    def finalize(self) -> None:
+        """multiprocessing ends its forked children with os._exit, past atexit."""
+        if self._installed:  # not in a child that has not come to it
+            multiprocessing.util.Finalize(None, self.run, exitpriority=_FINALIZE_LAST)
 
     def _is_free(self, number: int) -> bool:
         """Does nobody handle it? Python may not know of handlers that are not its own."""

@@ -12,7 +12,6 @@ from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
-from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
 from instrumented_backend.records import Report, notes
 
@@ -54,8 +53,9 @@ class LiveFile:
         self._budget = ListingBudget()
         self.snapshots = Snapshots(self._save, self._change, failures)
         self.snapshots.wanted = saver is not None
-        if saver is not None and not THREADS_MAY_PARSE:
-            # pytest parses what is imported: not on the thread that takes snapshots.
+        if saver is not None:
+            # Not on the thread that takes snapshots: the child of a fork meanwhile could never
+            # import it, and pytest parses what is imported.
             importlib.import_module("instrumented_backend.records.encoding")
 
     def discard(self) -> None:

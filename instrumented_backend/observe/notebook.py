@@ -5,6 +5,7 @@ import sys
 from typing import Any
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.places import place
 
 _FILES = frozenset({"file", "called_file", "reason_file"})
 
@@ -44,10 +45,16 @@ def name_cells(report: Report) -> None:
     for one in report.files:
         if named(one.file) != one.file:
             one.text_in = one.file
-    for kernel in report.kernels:
-        kernel.source_lines = [
-            named(file) if line is None else f"{named(file)}:{line}" for file, line in kernel.places
+
+    def places(lines: list[str]) -> list[str]:
+        return [
+            named(file) if line is None else f"{named(file)}:{line}"
+            for file, line in map(place, lines)
         ]
+
+    for kernel in report.kernels:
+        kernel.source_lines = places(kernel.source_lines)
+        kernel.op_lines = {op: places(lines) for op, lines in kernel.op_lines.items()}
     _rename(report, named)
 
 

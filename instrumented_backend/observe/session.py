@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from instrumented_backend.observe import descriptors
 from instrumented_backend.observe.code.codegen import CodegenFacts
 from instrumented_backend.observe.code.generated import GeneratedCode, KernelReader
 from instrumented_backend.observe.code.metric_tables import MetricTables
@@ -31,6 +32,7 @@ from instrumented_backend.observe.ops.meter import EXIT_PATIENCE_S, OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.observe.snapshot import Started, assemble
+from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.records import CudaGraphsSection, Report, notes
 from instrumented_backend.records.ranks import Run
 from instrumented_backend.records.report import ENDED, INTERRUPTED, RUNNING
@@ -152,6 +154,7 @@ class Session:
         if self._device is not None:
             self._observers.append(("device time", self._device))
         self._observers.append(("snapshots", self._live.snapshots))
+        self._sources = SourceFiles()
         self._post_compile_patched = False
         self._begun = False
         self.reset()
@@ -167,6 +170,8 @@ class Session:
         if not self._begun:
             self._begun = True
             self._started = Started.now(process_age_s() or 0.0)
+            with self.failures.guard("source files"):
+                self._sources.see_program()
             with self.failures.guard("ops"):
                 self.ops.begin()
 
@@ -196,7 +201,7 @@ class Session:
                 action(observer)
 
     def _deliver_last(self) -> None:
-        with _no_garbage_collection():
+        with _no_garbage_collection(), descriptors.some_more():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             report.run.status = INTERRUPTED if self._hooks.interrupted else ENDED
             if has_content(report):
@@ -241,6 +246,8 @@ class Session:
         graph = ObservedGraph(self._calls, self.ops, self._device)
         with self.failures.guard("graph"):
             graph.describe(gm, name, config)
+        with self.failures.guard("source files"):
+            self._sources.see(graph.node_lines.files if graph.node_lines else ())
         with self.failures.guard("torch.compile"):
             graph.record.compiled = self.compiled.graph_opened(dynamo.compilation_under_way())
         with self.failures.guard("captured ops"):
@@ -297,6 +304,11 @@ class Session:
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
 
+    def given_to_inductor(self, gm: Any) -> None:
+        """A graph of AOTAutograd's, before Inductor changes it."""
+        with self.failures.guard("a kernel's origins"):
+            self._codegen.given(gm)
+
     def is_compiling(self) -> bool:
         """Is this thread inside a compilation that is observed?"""
         with self.failures.guard("counters"):
@@ -334,13 +346,13 @@ class Session:
 
     def _read_code(self, graph: ObservedGraph, compiled_graph: Any, direction: str) -> None:
         path = inductor.code_path(compiled_graph)
-        code = GeneratedCode(compiled_graph, path, direction)
+        code = GeneratedCode(compiled_graph, path, direction, graph.node_lines)
         if self._kernel_timer is not None:
             with self.failures.guard("kernel times"):
                 cpp = [kernel.name for kernel in code.names if kernel.language == "cpp"]
                 modules = inductor.generated_modules()
                 code.times = self._kernel_timer.install(modules, path, cpp)
-        self._codegen.file(path, [kernel.name for kernel in code.names])
+        self._codegen.file(path, [kernel.name for kernel in code.names], graph.node_lines)
         graph.code.append(code)
         self._reader.read(code, compiled_graph)
 
@@ -400,6 +412,7 @@ class Session:
             outside=self.ledger.outside,
             devices=devices,
             started=self._started,
+            sources=self._sources,
             remarks=remarks,
             status=RUNNING,
             guard=self.failures.guard,

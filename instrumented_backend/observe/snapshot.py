@@ -25,6 +25,7 @@ from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
+from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.observe.source_lines import add_lines
 from instrumented_backend.records import (
     BreakRecord,
@@ -78,6 +79,7 @@ def assemble(
     outside: Counts,
     devices: Iterable[str],
     started: Started,
+    sources: SourceFiles,
     remarks: list[Note],
     guard: Callable[[str], AbstractContextManager[None]],
     status: str = ENDED,
@@ -154,7 +156,7 @@ def assemble(
         return report
     with guard("lines"):
         lined = [(graph.ops, record) for graph, record in shown]
-        add_lines(report, lined, found, nested_calls(observed) if observed else {})
+        add_lines(report, lined, found, nested_calls(observed) if observed else {}, sources)
     if kept is not None:
         kept.listing.lines, kept.listing.files = report.lines, report.files
     return report
@@ -233,20 +235,12 @@ def _kernels(
         for code in list(graph.code):
             for kernel in code.kernels():
                 kernel.graph = record.graph
-                if kernel.language == "extern" and not kernel.source_lines:
-                    kernel.source_lines = _lines_of_call(graph, kernel)
                 kernels.append(kernel)
     if device is not None:
         records = {record.graph: record for _, record in shown}
         add_times(kernels, device, records)
         add_extern_times(kernels, launched, records)
     return kernels
-
-
-def _lines_of_call(graph: ObservedGraph, kernel: KernelRecord) -> list[str]:
-    """The code generator is asked for lines where it defines a kernel; a call names its nodes."""
-    line = graph.node_lines.of(kernel.fx_nodes) if graph.node_lines and kernel.fx_nodes else None
-    return [line] if line is not None else []
 
 
 def _graph_record(graph: ObservedGraph) -> GraphRecord:
@@ -331,4 +325,5 @@ def _run(devices: Iterable[str], started: Started, status: str) -> RunSection:
         worker=machine.worker(),
         status=status,
         seen_at=time.time(),
+        float32_matmul_precision=machine.float32_matmul_precision(),
     )

@@ -70,9 +70,14 @@ class Snapshots(Observer):
         if self._asked_s is None:
             self._asked_s = self._clock()
         if self._thread is None:
-            thread = threading.Thread(target=self._run, name="instrumented-snapshots", daemon=True)
-            self._thread = thread
-            thread.start()
+            self._thread = threading.Thread(
+                target=self._run, name="instrumented-snapshots", daemon=True
+            )
+            try:
+                self._thread.start()
+            except BaseException:  # the process may have no more threads now, and later have some
+                self._thread = None
+                raise
         else:
             self._woken.set()
 

@@ -1,16 +1,14 @@
 """The report's section `lines`: what was seen, by the program's own lines."""
 
-import hashlib
-import linecache
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.section import eager_calls
 from instrumented_backend.observe.ops.spread import SPREAD
+from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.records import (
-    FileRecord,
     GraphRecord,
     LineRecord,
     Note,
@@ -20,8 +18,6 @@ from instrumented_backend.records import (
 
 MAX_LINES = 20_000
 MAX_CALLED = 12  # functions of one line that are named
-MAX_FILES = 500
-MAX_FILE_BYTES = 4 << 20
 
 LinePlace = tuple[str | None, int | None]
 NOWHERE: LinePlace = (None, None)
@@ -51,6 +47,7 @@ def add_lines(
     graphs: Sequence[tuple[GraphOps | None, GraphRecord]],
     found: Estimate | None,
     nested: Mapping[int, int],
+    sources: SourceFiles,
 ) -> None:
     """Fill in ``report.lines`` and ``report.files`` from the rest of it.
 
@@ -73,7 +70,7 @@ def add_lines(
         for one in lines.records.values():
             one.eager_ops, one.eager_time_us = one.eager_ops or 0, one.eager_time_us or 0.0
     report.lines = sorted(lines.records.values(), key=_costliest_first)
-    report.files = _files(line.file for line in report.lines)
+    report.files = sources.records(line.file for line in report.lines)
     if lines.left_out:
         text = f"more than {MAX_LINES} lines: what was on further ones is on no known line"
         report.add_notes(Note(notes.NOT_LISTED, text))
@@ -162,18 +159,3 @@ def _add_kernels(lines: _Lines, report: Report) -> None:
             if kernel.device_time_total_us is not None:
                 part = kernel.device_time_total_us / max(1, len(places))
                 record.device_time_us = (record.device_time_us or 0.0) + part
-
-
-def _files(names: Iterable[str | None]) -> list[FileRecord]:
-    return [
-        FileRecord(name, _digest(name))
-        for name in list(dict.fromkeys(name for name in names if name is not None))[:MAX_FILES]
-    ]
-
-
-def _digest(file: str) -> str | None:
-    """Of the text as Python has it; None where it has none, or too much."""
-    text = "".join(linecache.getlines(file))
-    if not text or len(text) > MAX_FILE_BYTES:
-        return None
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -83,6 +83,9 @@ class Compiling:
     line: int | None
     since_at: float  # seconds since 1970
     why: str | None = None  # of a recompilation: the guard that failed, in our words
+    guard_file: str | None = None  # the user's line that made the guard
+    guard_line: int | None = None
+    direction: str = "forward"  # or "backward": later than its forward
 
 
 @dataclass

@@ -26,7 +26,7 @@ class CompiledRecord:
     target: str  # the module's class, or the function's name
     path: str | None = None  # of a module in its model: "Model.blocks.3"
     outcome: str = COMPILED  # "compiled", "inlined", "never called", "ran eagerly", ...
-    calls: int | None = None  # None where one call of the program's counts as several
+    calls: int | None = None  # None where one counts as several, and with TORCHDYNAMO_DISABLE=1
     graphs: list[int] = field(default_factory=list)  # that it made
     shared_graphs: list[int] = field(default_factory=list)  # of others, which its calls ran
     graph_calls: int = 0  # of the graphs that it made

@@ -23,6 +23,9 @@ LATE_S = 60.0  # what processes of one run may start after each other
 # Without a sign of life for three times what lies between two snapshots, nobody expects another.
 QUIET_S, QUIET_PART = 30.0, 0.03
 
+_LATEST_AT = 253_402_300_799.0  # the end of the year 9999
+_TICK_S = 1e-6  # of a clock
+
 # States. Whether a process died is known where it was seen to run on this machine.
 ENDED, DIED, SILENT, UNREADABLE = "ended", "died", "silent", "unreadable"
 
@@ -70,9 +73,11 @@ class FollowedReport:
         return SILENT if self.seen_ago_s(now_s) > quiet_s else RUNNING
 
     def last_seen_at(self) -> float:
-        """The program's clock when it made the report; of releases without it, the file's time."""
+        """The program's clock when it made the report; where that is no time, the file's."""
         seen_at = self.report.run.seen_at if self.report is not None else None
-        return self.stamp[0] * 1e-9 if seen_at is None and self.stamp else seen_at or 0.0
+        if seen_at is not None and 0.0 <= seen_at <= _LATEST_AT:
+            return seen_at
+        return self.stamp[0] * 1e-9 if self.stamp else 0.0
 
     def latest(self) -> tuple[float, float] | None:
         """Graph calls a second, and over how many seconds up to the last report.
@@ -240,7 +245,7 @@ def _add_moment(known: FollowedReport, moment: Moment) -> None:
     last = known.moments[-1] if known.moments else None
     if last is not None and (moment.at_s < last.at_s or moment.calls < last.calls):
         known.moments.clear()  # the clock was set back, or the counting began afresh
-    elif last is not None and moment.at_s == last.at_s:
+    elif last is not None and moment.at_s - last.at_s < _TICK_S:
         known.moments.pop()
     known.moments.append(moment)
 

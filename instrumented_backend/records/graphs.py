@@ -155,6 +155,7 @@ class KernelRecord(Noted):
     aten_ops: list[str] = field(default_factory=list)  # that it was fused from
     fx_nodes: list[str] = field(default_factory=list)
     source_lines: list[str] = field(default_factory=list)  # "file.py:12", the user's own
+    op_lines: dict[str, list[str]] = field(default_factory=dict)  # those of each ATen op
     extern_positions: list[int] = field(default_factory=list)  # among the graph's extern calls
     library_kernels: dict[str, float] = field(default_factory=dict)  # µs in one extern call
     notes: list[str] = field(default_factory=list)

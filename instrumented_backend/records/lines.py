@@ -37,10 +37,12 @@ class LineRecord:
 class FileRecord:
     """A file that the lines are in.
 
-    ``sha256`` is of its text as the program ran it, so that later changes of the file are noticed.
+    ``sha256`` is of its text as the program ran it, so that later changes of the file are noticed;
+    None where there is no text, or where the file was ``changed`` while the program ran.
     A cell of a notebook is ``"In [3]"``; its text was kept under the name ``text_in``.
     """
 
     file: str
     sha256: str | None = None
     text_in: str | None = None
+    changed: bool = False

@@ -13,7 +13,7 @@ from instrumented_backend.records.decoding import decode
 from instrumented_backend.records.gpu import GpuSection
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.report import RunSection, SummarySection
-from instrumented_backend.records.store import MAX_BYTES
+from instrumented_backend.records.store import content_of
 from instrumented_backend.records.version import SCHEMA_VERSION, ReportError
 
 
@@ -36,9 +36,7 @@ class LiveReport:
 def read_live(path: Path) -> LiveReport:
     """Out of a report's file; raises `ReportError` with the path in its one line."""
     try:
-        text = bounded.read_text(path, MAX_BYTES)
-    except OSError as error:
-        raise ReportError(f"cannot be read: {error.strerror}", path) from None
+        text = bounded.decoded(content_of(path))
     except bounded.NotReadable as error:
         raise ReportError(f"not a report of instrumented-backend: {error}", path) from None
     try:

@@ -139,7 +139,7 @@ class RankReport:
             return None
         try:
             return datetime.datetime.fromisoformat(self.run.started).timestamp()
-        except ValueError:
+        except (ValueError, OverflowError, OSError):
             return None
 
     @property

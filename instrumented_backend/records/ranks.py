@@ -5,6 +5,7 @@ their own clocks.
 """
 
 import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from instrumented_backend.records.rank_reports import (
     RankGraph,
     RankReport,
 )
+from instrumented_backend.records.report import RUNNING
 
 COLLECTIVES = "collectives"
 COMPILATION = "compilation"
@@ -127,9 +129,18 @@ class Run:
         return max(filter(None, (report.run.world_size for report in self.reports)), default=None)
 
     @property
-    def missing(self) -> list[int]:
+    def missing(self) -> list[range]:
         """Ranks without a report: killed, not ended yet, or they asked for no compilation."""
-        return [rank for rank in range(self.world_size or 0) if rank not in self.by_rank]
+        size = self.world_size or 0
+        # Not each by itself: a report may say that there are as many as a number can be.
+        ends = [-1, *(rank for rank in self.by_rank if 0 <= rank < size), size]
+        gaps = itertools.pairwise(ends)
+        return [range(one + 1, other) for one, other in gaps if one + 1 < other]
+
+    @property
+    def not_ended(self) -> list[int]:
+        """Ranks whose last report is a snapshot: killed since, or still running."""
+        return [rank for rank, report in self.by_rank.items() if report.run.status == RUNNING]
 
     @property
     def hosts(self) -> list[str]:

@@ -48,6 +48,7 @@ class RunSection:
     restart: int | None = None  # how often the launcher has started the ranks again
     host: str | None = None
     program: str | None = None  # the script's name
+    float32_matmul_precision: str | None = None  # of a GPU: "highest", "high", "medium"
 
 
 @dataclass

@@ -28,15 +28,17 @@ def side_file(module_path: str, kind: str, key: str | None = None) -> Path:
     return module.parent.parent / FOLDER / kind / f"{name}.json"
 
 
-def save(path: Path, data: Any) -> None:
-    """Keep ``data`` as JSON, whole or not at all, whoever else writes it, and bounded.
+def save(path: Path, data: Any) -> bool:
+    """Keep ``data`` as JSON, whole or not at all, whoever else writes it; False: it is too large.
 
     Raises OSError.
     """
     text = json.dumps({"version": VERSION, "data": data})
-    if len(text) <= MAX_CHARACTERS:
-        _sweep_once(path.parent)
-        write_whole(path, text)
+    if len(text) > MAX_CHARACTERS:
+        return False
+    _sweep_once(path.parent)
+    write_whole(path, text)
+    return True
 
 
 @functools.lru_cache(maxsize=64)

@@ -12,13 +12,13 @@ from instrumented_backend.records.remote import AnyPath, RemotePath
 from instrumented_backend.records.report import Report
 from instrumented_backend.records.version import ReportError
 
-MAX_BYTES = 1 << 28  # of a report: one with ten thousand kernels has a tenth of it
+MAX_BYTES = 1 << 27  # of a report: one with ten thousand kernels has a fifth of it
 _NAME = re.compile(r"report\.rank(?P<rank>\d+)\.pid(?P<pid>\d+)\.json")
 
 
 def read_report(path: AnyPath) -> Report:
     """The report in a file; raises `ReportError` with the path in its one line."""
-    content = _content(path)
+    content = content_of(path)
     try:
         return Report.from_json(bounded.decoded(content))
     except bounded.NotReadable as error:
@@ -29,7 +29,7 @@ def read_report(path: AnyPath) -> Report:
 
 def read_rank(path: AnyPath) -> RankReport:
     """Of the report in a file, what ranks are compared by; raises `ReportError` likewise."""
-    content = _content(path)
+    content = content_of(path)
     try:
         return RankReport.from_json(content)
     except ReportError as error:
@@ -52,11 +52,14 @@ def read_runs(folder: AnyPath) -> tuple[list[Run], list[ReportError]]:
     return runs(reports), errors
 
 
-def _content(path: AnyPath) -> bytes:
+def content_of(path: AnyPath) -> bytes:
+    """A report's file, not decoded; raises `ReportError`."""
     try:
         if isinstance(path, RemotePath):
-            return bounded.checked(path.read_bytes(MAX_BYTES + 1), MAX_BYTES)
-        return bounded.read_bytes(path, MAX_BYTES)
+            content = bounded.checked(path.read_bytes(MAX_BYTES + 1), MAX_BYTES)
+        else:
+            content = bounded.read_bytes(path, MAX_BYTES)
+        return bounded.light(content)
     except OSError as error:
         raise ReportError(f"cannot be read: {error.strerror}", path) from None
     except bounded.NotReadable as error:

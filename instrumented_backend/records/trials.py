@@ -17,7 +17,7 @@ class SpeedUp:
 class Agreement:
     """Of what the program prints. ``largest`` is the largest relative difference of a number."""
 
-    kind: str  # "same", "numbers differ", "differs", "nothing printed"
+    kind: str  # "same", "numbers differ", "differs", "varies" (without it, too), "nothing printed"
     largest: float | None = None
 
 

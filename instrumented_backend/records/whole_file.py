@@ -4,6 +4,7 @@ import contextlib
 import fcntl
 import os
 import re
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,21 +13,36 @@ from pathlib import Path
 from instrumented_backend.records.remote import AnyPath, RemotePath
 
 _ATTEMPTS = 10
+_OPEN_FILES = ("/dev/fd/", "/dev/stdout", "/dev/stderr", "/proc/")
 _PART = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 
 
 def write_whole(path: AnyPath, content: str | bytes, mode: int = 0o666) -> None:
     """Write ``content``, text as UTF-8, whoever else writes the same file now. Raises OSError.
 
-    A symbolic link of that name is replaced, and not followed.
+    A symbolic link of that name is replaced, and not followed. What is no file, such as /dev/null
+    or /dev/stdout, is written into.
     """
     whole = content.encode() if isinstance(content, str) else content
     if isinstance(path, RemotePath):
         path.write_bytes(whole)
         return
+    if _is_stream(path):
+        path.write_bytes(whole)
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     with written_part(path, whole, mode) as part:
         os.replace(part, path)
+
+
+def _is_stream(path: Path) -> bool:
+    """A device, or a name of a file that is open; only root could have planted these."""
+    if os.path.abspath(path).startswith(_OPEN_FILES):
+        return True
+    try:
+        return stat.S_ISCHR(os.lstat(path).st_mode)
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -83,7 +99,8 @@ def sweep(folder: AnyPath) -> None:
 
 
 def _sweep(part: Path) -> None:
-    file = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    # For writing, too: over NFS, only who may write a file can lock it for himself alone.
+    file = os.open(part, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         part.unlink()

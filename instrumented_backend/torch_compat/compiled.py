@@ -3,11 +3,14 @@
 import functools
 import itertools
 import operator
+import os
 import sys
 import threading
 from collections.abc import Callable
 from types import CodeType
 from typing import Any
+
+import torch
 
 from instrumented_backend.torch_compat.hooks import Undo, replace_attribute
 
@@ -20,6 +23,7 @@ NAMES = {
         "torch._dynamo.decorators._set_stance",
         "torch._dynamo.disable",
         "torch._dynamo.eval_frame.OptimizeContext",
+        "torch._dynamo.eval_frame._NullDecorator",
         "torch._dynamo.eval_frame._TorchDynamoContext.__call__",
         "torch._dynamo.eval_frame._TorchDynamoContext.callback",
         "torch._dynamo.eval_frame._TorchDynamoContext.enter_exit_hooks",
@@ -27,7 +31,9 @@ NAMES = {
         "torch._dynamo.eval_frame._stance",
         "torch._dynamo.eval_frame.innermost_fn",
         "torch._dynamo.eval_frame.nothing",
+        "torch._dynamo.eval_frame._optimize",
         "torch._dynamo.eval_frame.skip_code",
+        "torch._C._len_torch_dispatch_stack",
         "torch._dynamo.external_utils.wrap_inline",
         "torch._dynamo.trace_rules.check",
         "torch._guards.TracingContext.get_traced_code",
@@ -36,8 +42,10 @@ NAMES = {
     "2.13 to 2.15": ("torch._dynamo.convert_frame.add_skip_reason",),
 }
 
+SWITCH = "TORCHDYNAMO_DISABLE"
 DEFAULT_STANCE = "default"
 FORCED_BACKEND = "force_backend"
+FAILING_STANCE = "fail_on_recompile"
 _MOST_CALLS = 1 << 62
 
 
@@ -128,14 +136,25 @@ def innermost(function: Any) -> Any:
     Nor in the function that Dynamo puts round what it would skip: ``inner`` with ``fn`` in it.
     """
     from torch._dynamo.eval_frame import innermost_fn
-    from torch._dynamo.external_utils import wrap_inline
 
     function = innermost_fn(function)
     code = getattr(function, "__code__", None)
-    if code is not None and code in wrap_inline.__code__.co_consts:
+    if code is not None and is_entry(code):
         inside = dict(zip(code.co_freevars, function.__closure__, strict=True))
         return inside["fn"].cell_contents
     return function
+
+
+def is_entry(code: CodeType) -> bool:
+    """Is it of the function that Dynamo puts round what it would skip, such as ``nn.Linear``?"""
+    from torch._dynamo.external_utils import wrap_inline
+
+    return code in wrap_inline.__code__.co_consts
+
+
+def in_dispatch_mode() -> bool:
+    """Is a ``TorchDispatchMode`` active, such as ``FlopCounterMode``? Dynamo compiles nothing."""
+    return bool(torch._C._len_torch_dispatch_stack())
 
 
 def is_disabled(function: Any) -> bool:
@@ -162,6 +181,37 @@ def is_switched_off() -> bool:
     import torch._dynamo.config
 
     return bool(torch._dynamo.config.disable)
+
+
+def is_off() -> bool:
+    """Does the environment have ``torch.compile`` return what it is given?"""
+    return os.environ.get(SWITCH) == "1"
+
+
+def watch_off(made: Callable[[Any, Any], None]) -> Undo:
+    """Call ``made(backend, function)`` for each ``torch.compile`` that returns what it is given.
+
+    Torch looks up no backend then, and nobody could count the calls. A program that says so itself,
+    with ``disable=True``, is left alone.
+    """
+    from torch._dynamo import eval_frame
+
+    original = eval_frame._optimize
+
+    def _optimize(rebuild_ctx: Any, backend: Any = "inductor", **keywords: Any) -> Any:
+        decorator = original(rebuild_ctx, backend, **keywords)
+        if keywords.get("disable") or not isinstance(decorator, eval_frame._NullDecorator):
+            return decorator
+
+        class Told(eval_frame._NullDecorator):
+            def __call__(self, function: Any) -> Any:
+                returned = decorator(function)
+                made(backend, function)
+                return returned
+
+        return Told()
+
+    return replace_attribute(eval_frame, "_optimize", functools.wraps(original)(_optimize))
 
 
 def watch_stance(left: Callable[[str], None]) -> Undo:

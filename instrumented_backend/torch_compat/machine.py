@@ -54,6 +54,18 @@ def gpu_name(device: int) -> str | None:
     return torch.cuda.get_device_name(device) if torch.cuda.is_initialized() else None
 
 
+def float32_matmul_precision() -> str | None:
+    """How products of float32 are computed on the GPU; None where none is in use."""
+    import torch
+
+    if not torch.cuda.is_initialized():
+        return None
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:  # set by backend and by operator, which torch won't tell in one word
+        return None
+
+
 def synchronize() -> None:
     """Wait until the current GPU has done all that was asked of it."""
     import torch

@@ -1,20 +1,22 @@
 """How a run makes its change: by public names of torch, before the program uses them."""
 
+import contextlib
 import functools
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from instrumented_backend.torch_compat import compiled
 from instrumented_backend.trials import changes
 
 Count = Callable[[], None]  # called for each place that the change is made in
+Note = Callable[[str], None]  # called with what is to be said of the change
 Mark = Callable[[Any], None]  # called with an optimizer, after a step of it that was compiled
 _CAN_BE_FUSED = ("Adam", "AdamW", "SGD", "Adagrad")
 _OURS = ("inductor", "instrumented")
 
 
-def apply(torch: Any, name: str, count: Count, mark: Mark) -> None:
+def apply(torch: Any, name: str, count: Count, mark: Mark, note: Note) -> None:
     """Make the change of that name in this process."""
     change = changes.BY_NAME[name]
     if change.mode is not None:
@@ -25,7 +27,7 @@ def apply(torch: Any, name: str, count: Count, mark: Mark) -> None:
     elif name == changes.EAGER:
         _change_compile(torch, lambda given: _eagerly(torch, given), count)
     elif name == changes.COMPILED_OPTIMIZER:
-        _compile_steps(torch, count, mark)
+        _compile_steps(torch, count, mark, note)
     elif name == changes.FUSED_OPTIMIZER:
         _fuse_steps(torch, count)
     elif name == changes.MATMUL_HIGH:
@@ -64,7 +66,46 @@ def _eagerly(torch: Any, given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _compile_steps(torch: Any, count: Count, mark: Mark) -> None:
+class _Rates:
+    """The learning rates of one optimizer, as its compiled step has them.
+
+    A number that a scheduler changes would be recompiled for: from the first change on the step has
+    tensors in their places, as it would with ``lr=torch.tensor(...)``. Outside of the step they
+    are the numbers that the program knows.
+    """
+
+    def __init__(self, torch: Any, note: Note) -> None:
+        self._torch = torch
+        self._note = note
+        self._first: list[Any] | None = None
+        self._tensors: dict[int, Any] = {}
+
+    @contextlib.contextmanager
+    def as_tensors(self, groups: list[dict[str, Any]]) -> Iterator[None]:
+        given = [group.get("lr") for group in groups]
+        if self._first is None:
+            self._first = given
+        elif not self._tensors and given != self._first:
+            self._note("the learning rate changes: lr=torch.tensor(...), given to the optimizer")
+            self._tensors = {
+                place: self._torch.tensor(float(rate))
+                for place, rate in enumerate(given)
+                if isinstance(rate, (int, float))
+            }
+        if not self._tensors:
+            yield
+            return
+        changed = [(groups[place], given[place]) for place in self._tensors]
+        for place, tensor in self._tensors.items():
+            groups[place]["lr"] = tensor.fill_(given[place])
+        try:
+            yield
+        finally:
+            for group, rate in changed:
+                group["lr"] = rate
+
+
+def _compile_steps(torch: Any, count: Count, mark: Mark, note: Note) -> None:
     original = torch.optim.Optimizer.__init__
 
     @functools.wraps(original)
@@ -72,6 +113,7 @@ def _compile_steps(torch: Any, count: Count, mark: Mark) -> None:
         original(self, *args, **kwargs)
         plain = type(self).step
         fast: list[Any] = []
+        rates = _Rates(torch, note)
 
         @functools.wraps(plain)
         def step(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -81,7 +123,8 @@ def _compile_steps(torch: Any, count: Count, mark: Mark) -> None:
             if not fast:
                 count()
                 fast.append(torch.compile(types.MethodType(plain, self)))
-            result = fast[0]()
+            with rates.as_tensors(self.param_groups):
+                result = fast[0]()
             mark(self)
             return result
 

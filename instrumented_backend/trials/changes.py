@@ -34,7 +34,7 @@ CHANGES = (
     Change(DYNAMIC, "torch.compile(model, dynamic=True)", ("recompile",)),
     Change(COMPILED_OPTIMIZER, "step = torch.compile(optimizer.step), and step()", ("optimizer",)),
     Change(FUSED_OPTIMIZER, "fused=True, given to the optimizer", ("optimizer",)),
-    Change(MATMUL_HIGH, 'torch.set_float32_matmul_precision("high")'),
+    Change(MATMUL_HIGH, 'torch.set_float32_matmul_precision("high")', ("tf32",)),
     Change(WARM_CACHES, "TORCHINDUCTOR_CACHE_DIR, kept between runs", ("cold-caches",)),
     Change(EAGER, "no torch.compile"),
 )

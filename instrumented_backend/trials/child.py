@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from instrumented_backend.torch_compat import compiled, hooks
-from instrumented_backend.trials import applied, changes, plan
+from instrumented_backend.trials import applied, changes, plan, ranks
 from instrumented_backend.trials.steps import Steps, Unit
 
 
@@ -28,6 +28,7 @@ class _Trial:
         self._plan = plan.read(folder / plan.PLAN, plan.Plan)
         self._pid = os.getpid()
         self._applied = 0
+        self._notes: list[str] = []
         self._ready_at: dict[str, float] = {}
         self._before: dict[str, Any] = {}  # reports at the ends of warm-ups
         self._optimizers: dict[int, tuple[Any, str]] = {}
@@ -38,6 +39,7 @@ class _Trial:
             synchronize=self._synchronize,
             warm=self._warm,
             done=self._end,
+            ends=ranks.Ends(torch, self._folder),
         )
 
     def begin(self) -> None:
@@ -48,7 +50,9 @@ class _Trial:
         hooks.after_dynamo(lambda _: self._watch_calls())
         atexit.register(self._write)
         if self._plan.change is not None:
-            applied.apply(self._torch, self._plan.change, self._count, self._mark_step)
+            applied.apply(
+                *(self._torch, self._plan.change, self._count, self._mark_step, self._notes.append)
+            )
 
     def _count(self) -> None:
         self._applied += 1
@@ -119,12 +123,13 @@ class _Trial:
         uses_cuda = self._torch.cuda.is_initialized()
         ran = plan.Ran(
             pid=self._pid,
-            rank=int(os.environ.get("RANK") or 0),
+            rank=ranks.rank_of(self._torch) or int(os.environ.get("RANK") or 0),
             marks=sum(unit.count for unit in self._steps.units.values()),
             uses_cuda=uses_cuda,
             peak_rss_bytes=_peak_rss_bytes(),
             peak_cuda_bytes=self._torch.cuda.max_memory_reserved() if uses_cuda else None,
             applied=self._applied,
+            notes=self._notes,
         )
         if unit is not None:
             ran.unit, ran.warmup, ran.steps = unit.name, unit.warmup or 0, unit.steps

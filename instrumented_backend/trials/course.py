@@ -49,8 +49,11 @@ class _Tried:
         """Is there more to measure?"""
         if self.outcome is not None or self.cold is None:
             return False
+        pairs = len(self.pairs)
+        if pairs not in compare.LOOKS:
+            return pairs < compare.MAX_PAIRS
         settled = compare.verdict(compare.speed_up(self.pairs)) != compare.UNCLEAR
-        return not settled and len(self.pairs) < compare.MAX_PAIRS
+        return not settled and pairs < compare.MAX_PAIRS
 
     def give_up(self, outcome: str, reason: str) -> None:
         self.outcome, self.reason = outcome, reason

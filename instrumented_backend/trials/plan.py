@@ -49,6 +49,14 @@ class Ran:
     notes: list[str] = field(default_factory=list)
 
 
+@dataclass
+class End:
+    """The mark of a unit with which all ranks end."""
+
+    unit: str
+    mark: int
+
+
 def write(folder: Path, name: str, content: object) -> None:
     """Whole or not at all."""
     partial = folder / f"{name}.partial"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from instrumented_backend.records import Report, ReportError, read_report
 from instrumented_backend.trials import plan
+from instrumented_backend.units import signal_name
 
 MAX_OUTPUT = 1 << 22  # bytes of the program's stdout that are compared
 _PR_SET_PDEATHSIG = 1
@@ -106,6 +107,8 @@ def _working_folder(program: Program, folder: Path) -> Path:
         return program.working_folder
     folder.mkdir()
     for path in program.shared:
+        if any(other in path.parents for other in program.shared):
+            continue  # it is in what is linked as a whole
         link = folder / path.relative_to(program.working_folder)
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(path)
@@ -136,7 +139,7 @@ def _error(ended: bool, code: int, limit_s: float, stderr: Path) -> str | None:
         return None
     last = _said(_read(stderr))
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}" + (f": {last}" if last else "")
+        return f"ended by {signal_name(-code)}" + (f": {last}" if last else "")
     return last or f"ended with exit code {code}"
 
 
@@ -151,12 +154,16 @@ def _said(stderr: str) -> str:
 
 
 def _ran(folder: Path, pid: int) -> plan.Ran | None:
-    """Of the process with most of the program's steps; of ranks that are alike, the first."""
+    """Of a process that has steps, of ranks the first, and else the one with most of them."""
     found = []
     for path in folder.glob("ran.*.json"):
         with contextlib.suppress(OSError, ValueError):
             found.append(plan.read(path, plan.Ran))
-    return max(found, key=lambda ran: (ran.marks, ran.pid == pid, -ran.rank), default=None)
+    return max(
+        found,
+        key=lambda ran: (ran.unit is not None, -ran.rank, ran.marks, ran.pid == pid),
+        default=None,
+    )
 
 
 def _report(path: Path) -> Report | None:

@@ -6,6 +6,7 @@ that was compiled and is called most often.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from instrumented_backend.trials.plan import Plan
 
@@ -23,7 +24,8 @@ class Unit:
     """What may be the program's step; ``seconds`` is the time of those after the warm-up."""
 
     name: str
-    count: int = 0
+    marks: int = 0
+    count: int = 0  # of them, those up to the last step that is measured
     quiet: int = 0
     warmup: int | None = None
     began: float = 0.0
@@ -41,11 +43,19 @@ class Unit:
         return self.name.startswith(_STEP)
 
 
+class Ends(Protocol):
+    """May a run end when enough has been measured, and does it end now? See `ranks`."""
+
+    def ready(self, unit: Unit) -> bool: ...
+
+    def now(self, unit: Unit) -> bool: ...
+
+
 class Steps:
     """Counts marks and calls ``done`` when enough steps are measured.
 
     ``synchronize`` waits for the device. ``warm`` is called where a unit's warm-up has ended,
-    before its time begins.
+    before its time begins. ``ends`` is asked where no plan says when the run ends.
     """
 
     def __init__(
@@ -57,6 +67,7 @@ class Steps:
         synchronize: Callable[[], None],
         warm: Callable[[Unit], None],
         done: Callable[[], None],
+        ends: Ends,
     ) -> None:
         self.has_optimizer = False
         self.units: dict[str, Unit] = {}
@@ -66,6 +77,7 @@ class Steps:
         self._synchronize = synchronize
         self._warm = warm
         self._done = done
+        self._ends = ends
         self._ended = False
         self._names: dict[str, int] = {}
 
@@ -90,6 +102,10 @@ class Steps:
         unit = self.units.get(name)
         if unit is None:
             unit = self.units[name] = Unit(name)
+        unit.marks += 1
+        if plan.unit is None and self._ends.now(unit):
+            self._end()
+            return
         if unit.waited:
             unit.waited += 1
         else:
@@ -103,9 +119,16 @@ class Steps:
             self._synchronize()
             unit.seconds = self._clock() - unit.began
             unit.waited = 1
-        if plan.unit is not None or unit.is_of_optimizer or not self._is_awaited(unit):
-            self._ended = True
-            self._done()
+        if plan.unit is not None:
+            self._end()
+            return
+        may_end = unit.is_of_optimizer or not self._is_awaited(unit)
+        if may_end and self._ends.ready(unit):
+            self._end()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._done()
 
     def _warm_up(self, unit: Unit) -> None:
         if self._is_warm(unit):

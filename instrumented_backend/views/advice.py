@@ -1,11 +1,11 @@
 """What stands below a table: figures over all its rows, and what to do next."""
 
-from instrumented_backend.records import CudaGraphsSection, Report
+from instrumented_backend.records import CudaGraphsSection, RecompileRecord, Report
 from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.records.fields import field_values
 from instrumented_backend.units import duration, percent, seconds, size
 from instrumented_backend.views.meanings import explained, ledger_meanings
-from instrumented_backend.views.words import count, phase, short_path
+from instrumented_backend.views.words import count, function_words, phase, short_path
 
 WORTH_SAYING_PCT = 10.0
 LARGE_SPREAD_POINTS = 5.0  # of wall time, to either side
@@ -146,23 +146,35 @@ def _after_recompiles(report: Report) -> list[str]:
     at_limit = [record for record in report.recompiles if record.limit_hits]
     steps = []
     if at_limit:
-        names = ", ".join(str(record.function) for record in at_limit[:3])
+        names = ", ".join(function_words(record.function) for record in at_limit[:3])
         steps.append(
             f"{names}: change what the guards are on, or raise torch._dynamo.config.recompile_limit"
         )
-    shapes = [record for record in report.recompiles if record.decided_s.get("shape")]
+    shapes = [record for record in report.recompiles if _are_cured(record)]
     if shapes:
         lost = sum(record.decided_s["shape"] for record in shapes)
         steps.append(
-            f"torch.compile(dynamic=True) for {shapes[0].function}: changing shapes took "
-            f"{seconds(lost)}"
+            f"torch.compile(dynamic=True) for {function_words(shapes[0].function)}: "
+            f"changing shapes took {seconds(lost)}"
         )
     if not steps:
         worst = report.recompiles[0]
         guards = sorted(worst.guards, key=lambda guard: -guard.decided_s)
-        cure = next((guard.cure for guard in guards if guard.cure), None)
-        steps += [f"{worst.function}: {cure}"] if cure else []
+        cures = (guard.cure for guard in guards if guard.cure and not _is_usual(guard.cure))
+        cure = next(cures, None)
+        steps += [f"{function_words(worst.function)}: {cure}"] if cure else []
     return steps
+
+
+def _is_usual(cure: str) -> bool:
+    return cure.startswith("one graph for each ")
+
+
+def _are_cured(record: RecompileRecord) -> bool:
+    """Are its sizes, where they decided, such as can be dynamic?"""
+    return bool(record.decided_s.get("shape")) and all(
+        guard.kind != "specialized" for guard in record.guards
+    )
 
 
 def _after_missing(report: Report) -> list[str]:

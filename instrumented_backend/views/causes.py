@@ -6,7 +6,7 @@ from instrumented_backend.records import BreakRecord, GuardRecord, NextStep, Rec
 from instrumented_backend.units import duration, seconds
 from instrumented_backend.views.names import Names
 from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import count, function_words, short_path, wrap
 
 MAX_NAMES = 4  # of graphs or functions in one line
 
@@ -81,7 +81,7 @@ def _recompile_block(record: RecompileRecord, names: Names) -> Block:
     place = names.place(record.compiled, record.function, record.file, record.line)
     function = names.function(record.compiled, record.function)
     headline = (
-        f"{function or 'a function'} ({short_path(*place)}): recompiled "
+        f"{function_words(function)} ({short_path(*place)}): recompiled "
         f"{count(record.count, 'time')}, {seconds(record.compile_s)}"
     )
     said = []

@@ -11,7 +11,7 @@ from instrumented_backend.compare.checking import (
 )
 from instrumented_backend.compare.items import Item
 from instrumented_backend.units import seconds, size
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import beginning, count, short_path, wrap
 
 MAX_GUILTY = 5  # of one limit, in text
 MAX_ANNOTATIONS = 10  # of one limit
@@ -35,11 +35,14 @@ def figure_name(finding: Finding) -> str:
 
 def sentence(finding: Finding) -> str:
     """``graph_breaks is 2, at most 1 (pyproject.toml)``"""
-    value = value_text(finding, finding.value)
+    value, limit = value_text(finding, finding.value), value_text(finding, finding.limit)
+    if value == limit and finding.value is not None and finding.value != finding.limit:
+        # 4 bytes more of 12.5 KB are 12.5 KB, too.
+        value, limit = f"{finding.value:,.10g}", f"{finding.limit:,.10g} {finding.unit}".rstrip()
     if finding.value is not None and finding.spread:
         value += f" ± {finding.spread:.2g}"
     bound = "at least" if finding.at_least else "at most"
-    words = f"{figure_name(finding)} is {value}, {bound} {value_text(finding, finding.limit)}"
+    words = f"{figure_name(finding)} is {value}, {bound} {limit}"
     if finding.baseline is not None and finding.slack:
         was = value_text(finding, finding.baseline)
         words += f" ({finding.limit_from}: {was}, and {finding.slack:.3g} to spare)"
@@ -111,7 +114,7 @@ def _below(finding: Finding, width: int, explain: bool, told: set[int]) -> list[
     said = []
     if finding.note and (finding.status != KEPT or explain):
         said.append(finding.note)
-    if finding.status == UNDECIDED and finding.known == "sampled":
+    if finding.status == UNDECIDED and finding.spread:
         said.append("INSTRUMENTED_OPS=always observes the whole run, and decides it")
     if explain:
         said.append(f"it counts: {finding.meaning}; {certainty(finding)}")
@@ -145,7 +148,7 @@ def message(finding: Finding, item: Item | None) -> str:
     if item is None:
         return sentence(finding) + (f": {finding.note}" if finding.note else "")
     said = [f"{sentence(finding)}: {item.text}", *advice(item)]
-    return ". ".join(text.rstrip(".") for text in said)
+    return beginning(". ".join(text.rstrip(".") for text in said))
 
 
 def as_github(findings: list[Finding]) -> str:

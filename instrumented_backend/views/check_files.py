@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 from instrumented_backend.compare.checking import MISSED, UNDECIDED, Finding
 from instrumented_backend.compare.items import Item
-from instrumented_backend.records.escapes import shown_lines, without_surrogates
+from instrumented_backend.records.escapes import shown_lines, to_bytes, without_surrogates
 from instrumented_backend.views.check import (
     advice,
     figure_name,
@@ -17,6 +17,7 @@ from instrumented_backend.views.check import (
     relative,
     sentence,
 )
+from instrumented_backend.views.words import beginning
 
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 MAX_RESULTS = 20  # of one limit
@@ -63,13 +64,17 @@ def as_junit(name: str, findings: list[Finding]) -> str:
 def _lines(finding: Finding) -> list[str]:
     lines = [finding.note] if finding.note else []
     for item in finding.guilty[:MAX_RESULTS]:
-        lines += [item_line(item), *(f"  {text}" for text in advice(item))]
+        lines += _told(item)
     return lines
 
 
 def _xml(text: str) -> str:
     """XML has no characters for some controls, not even as references."""
     return _NOT_XML.sub("\ufffd", shown_lines(text))
+
+
+def _told(item: Item) -> list[str]:
+    return [beginning(text) for text in (item_line(item), *(f"  {one}" for one in advice(item)))]
 
 
 # --- SARIF --------------------------------------------------------------------------------------
@@ -123,18 +128,18 @@ def _result(finding: Finding, item: Item | None, index: int) -> Json:
         if item.line is not None and item.line > 0:
             region: Json = {"startLine": item.line}
             if item.source:
-                region["snippet"] = {"text": item.source}
+                region["snippet"] = {"text": beginning(item.source)}
             place["region"] = region
         result["locations"] = [{"physicalLocation": place}]
     if item is not None and item.keys:
         # The same cause in another run, though its line moved.
-        result["partialFingerprints"] = {"cause/v1": item.keys[0]}
+        result["partialFingerprints"] = {"cause/v1": beginning(item.keys[0])}
     return result
 
 
 def _location(file: str) -> dict[str, str]:
     name = relative(file)
-    uri = quote(name, safe="/:", errors="surrogateescape")
+    uri = quote(to_bytes(name), safe="/:")
     if Path(name).is_absolute():
         return {"uri": f"file://{uri}"}
     return {"uri": uri, "uriBaseId": "SRCROOT"}

@@ -1,6 +1,8 @@
 """What changed between two reports: as text, Markdown, HTML or JSON."""
 
 from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
 
 from instrumented_backend.compare.difference import (
     Change,
@@ -8,9 +10,13 @@ from instrumented_backend.compare.difference import (
     FigureChange,
     TimeChange,
 )
+from instrumented_backend.records.escapes import shown, within_lines
 from instrumented_backend.units import seconds, size
 from instrumented_backend.views.grid import Column, draw
-from instrumented_backend.views.words import count, short_path, wrap
+from instrumented_backend.views.words import beginning, count, short_path, wrap
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 MAX_CHANGES = 20  # of a kind, in text
 MAX_FOLLOWING = 4
@@ -48,8 +54,8 @@ def explanation(change: Change) -> list[str]:
         said.append(" · ".join(change.details))
     if change.follows:
         more = len(change.follows) - MAX_FOLLOWING
-        shown = "; ".join(change.follows[:MAX_FOLLOWING])
-        said.append(f"with it: {shown}{f'; {more} more' if more > 0 else ''}")
+        told = "; ".join(change.follows[:MAX_FOLLOWING])
+        said.append(f"with it: {told}{f'; {more} more' if more > 0 else ''}")
     return said
 
 
@@ -156,7 +162,9 @@ def _value(figure: FigureChange, value: float | None, spread: float) -> str:
     if value is None:
         return "-"
     if figure.unit == "bytes":
-        text = size(value)
+        sides = {size(side) for side in (figure.before, figure.after) if side is not None}
+        # 128 bytes more of 1.7 MB are 1.7 MB, too.
+        text = size(value) if len(sides) > 1 else f"{value:,.0f} B"
     elif figure.unit == "%":
         text = f"{value:.1f} %"
     elif figure.unit == "s":
@@ -227,7 +235,7 @@ _MARKED = str.maketrans({c: f"\\{c}" for c in "\\`*_{}[]<>#|"} | {"\n": " ", "\r
 
 def _md(text: str | None) -> str:
     """Text of others that Markdown leaves as it is."""
-    return (text or "-").translate(_MARKED)
+    return shown(beginning(text or "-").translate(_MARKED))
 
 
 # --- HTML ---------------------------------------------------------------------------------------
@@ -235,37 +243,56 @@ def _md(text: str | None) -> str:
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{ verdict }}</title>
+<title>{{ sides[0].verdict }}</title>
 <style>
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
   color-scheme: light dark }
+section + section { border-top: 2px solid #8886; margin-top: 3rem }
 h1 { font-size: 1.3rem } h2 { font-size: 1.1rem; margin-top: 2rem }
 li { margin: .6rem 0 } small { display: block; opacity: .8 }
 table { border-collapse: collapse } td, th { padding: .2rem .8rem; border-bottom: 1px solid #8886 }
 td:nth-child(2), td:nth-child(3) { text-align: right; font-variant-numeric: tabular-nums }
 </style></head><body>
-<h1>{{ verdict }}</h1>
-<p>A: {{ c.before }}<br>B: {{ c.after }}</p>
-{% if c.surroundings %}<h2>Differs around them</h2><ul>
-{% for one in c.surroundings %}<li>{{ one.what }}: {{ one.before }} → {{ one.after }}</li>
+{% for side in sides %}<section>
+<h1>{{ side.verdict }}</h1>
+<p>A: {{ side.comparison.before }}<br>B: {{ side.comparison.after }}</p>
+{% if side.comparison.surroundings %}<h2>Differs around them</h2><ul>
+{% for one in side.comparison.surroundings %}<li>{{ one.what }}: {{ one.before }}
+→ {{ one.after }}</li>
 {% endfor %}</ul>{% endif %}
-{% for title, changes in groups %}<h2>{{ title | capitalize }}</h2><ol>
+{% for title, changes in side.groups %}<h2>{{ title | capitalize }}</h2><ol>
 {% for head, said in changes %}<li>{{ head }}
 {% for line in said %}<small>{{ line }}</small>
 {% endfor %}</li>
 {% endfor %}</ol>{% endfor %}
-{% for head, rows in tables %}<h2>{{ head }}</h2><table><tr><th></th><th>A</th><th>B</th><th></th>
-</tr>{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
+{% for head, rows in side.tables %}<h2>{{ head }}</h2>
+<table><tr><th></th><th>A</th><th>B</th><th></th></tr>
+{% for row in rows %}<tr>{% for cell in row %}<td>{{ cell }}</td>{% endfor %}</tr>
 {% endfor %}</table>{% endfor %}
-<p>{{ graphs }}</p>
-</body></html>
+<p>{{ side.graphs }}</p>
+</section>
+{% endfor %}</body></html>
 """
 
 
-def as_html(comparison: Comparison) -> str:
-    """One file, with nothing to load and no script."""
+def _finalized(value: object) -> object:
+    return within_lines(beginning(value)) if type(value) is str else value
+
+
+@cache
+def _template() -> "Template":
     from jinja2 import Environment  # torch brings it; it takes a while to import
 
+    return Environment(autoescape=True, finalize=_finalized).from_string(_PAGE)
+
+
+def as_html(comparisons: list[Comparison]) -> str:
+    """One file, with nothing to load and no script; a section for each rank."""
+    return _template().render(sides=list(map(_side, comparisons)))
+
+
+def _side(comparison: Comparison) -> dict[str, object]:
+    """What the page shows of one rank."""
     figures = [
         (
             figure.figure,
@@ -280,14 +307,13 @@ def as_html(comparison: Comparison) -> str:
         for t in time_rows(comparison)
     ]
     tables = [("Figures", figures), ("Seconds of one run each", times)]
-    page = Environment(autoescape=True).from_string(_PAGE)
-    return page.render(
-        c=comparison,
-        verdict=verdict(comparison),
-        groups=[
+    return {
+        "comparison": comparison,
+        "verdict": verdict(comparison),
+        "groups": [
             (title, [(headline(change), explanation(change)) for change in changes])
             for title, changes in grouped(comparison)
         ],
-        tables=[table for table in tables if table[1]],
-        graphs=matched_graphs(comparison),
-    )
+        "tables": [table for table in tables if table[1]],
+        "graphs": matched_graphs(comparison),
+    }

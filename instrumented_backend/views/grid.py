@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from instrumented_backend.records.escapes import shown
 
 ELLIPSIS = "…"
+MAX_COLUMNS = 100  # that are thought of: a report may name as many as it likes
+MAX_CELL = 10_000  # characters: more than a screen has
 _GAP = 2
 _NARROWEST = 16  # of a column with text
 _NARROWEST_FIRST = 24  # what a row is about
@@ -40,7 +42,7 @@ class Column:
 def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> str:
     """``least`` names the columns that may be left out, in that order; after
     them the last columns are left out."""
-    drawn, left_out = _choose(list(map(_escaped, columns)), width, least)
+    drawn, left_out = _choose(list(map(_escaped, columns[:MAX_COLUMNS])), width, least)
     widths = _fit(drawn, width)
     # Not before it is needed. torch imports it, too, where it is installed, when the process ends;
     # what that import does makes Python end with exit code 1 after Ctrl-C, instead of the signal.
@@ -66,15 +68,21 @@ def draw(columns: Sequence[Column], width: int, least: Iterable[str] = ()) -> st
         disable_numparse=True,
         colalign=["right" if column.is_figure else "left" for column in drawn],
     )
-    if not left_out:
+    if not left_out and len(columns) <= MAX_COLUMNS:
         return lines
     names = ", ".join(column.header for column in left_out)
+    if len(columns) > MAX_COLUMNS:
+        names += f", and {len(columns) - MAX_COLUMNS:,} more"
     said = f"left out at this width: {names}; CSV and JSON have all"
     return "\n".join([lines, *textwrap.wrap(said, max(width, 40), subsequent_indent="  ")])
 
 
 def _escaped(column: Column) -> Column:
-    return replace(column, header=shown(column.header), cells=list(map(shown, column.cells)))
+    return replace(column, header=_one(column.header), cells=list(map(_one, column.cells)))
+
+
+def _one(cell: str) -> str:
+    return shown(shorten(cell, MAX_CELL))
 
 
 def shorten(text: str, width: int) -> str:

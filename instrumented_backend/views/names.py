@@ -1,8 +1,13 @@
-"""What tables call a graph: by the module that was compiled, where its function says little."""
+"""What graphs and compilations are called.
+
+In tables, by the module that was compiled, where a graph's function says little.
+"""
 
 from collections import Counter
 
-from instrumented_backend.records import CompiledRecord, Report
+from instrumented_backend.compare.functions import base, resumed_at
+from instrumented_backend.records import CompiledRecord, Compiling, Report
+from instrumented_backend.views.words import short_path
 
 SourceLine = tuple[str | None, int | None]
 
@@ -43,3 +48,26 @@ class Names:
 
 def _label(record: CompiledRecord) -> tuple[str, str | None, int | None]:
     return record.name, record.file, record.line
+
+
+def compilation(record: Compiling) -> str:
+    """``"forward (train.py:39)"``, ``"the backward of the rest of forward (train.py:41)"``"""
+    of = "the backward of " if record.direction == "backward" else ""
+    return of + named(record.function, record.file, record.line)
+
+
+def why(record: Compiling) -> str | None:
+    """``"size of x in dimension 1: 64 → 48, used at model.py:88"``"""
+    if record.why is None or record.guard_file is None:
+        return record.why
+    return f"{record.why}, used at {short_path(record.guard_file, record.guard_line)}"
+
+
+def named(function: str | None, file: str | None, line: int | None, path: str = "") -> str:
+    """A function with its place; of the module ``path``, which ends in a dot."""
+    if function is None:
+        return f"a function ({short_path(file, line)})"
+    name, at = f"{path}{base(function)}", resumed_at(function)
+    if at is not None:  # after a graph break
+        return f"the rest of {name} ({short_path(file, at)})"
+    return f"{name} ({short_path(file, line)})"

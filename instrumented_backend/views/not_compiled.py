@@ -65,7 +65,9 @@ def _told(case: list[CompiledRecord]) -> str:
     elif first.path is not None and first.path != first.target:
         subject += f" ({first.path})"
     if first.outcome == NEVER_CALLED:
-        return f"{subject} was never called"
+        return f"{subject} was never called; {_to_call(first)}"
+    if first.calls is None and first.reason_code == notes.SWITCHED_OFF:
+        return f"{subject} compiles nothing: {first.reason} is set; {CURES[notes.SWITCHED_OFF]}"
     known = [record.calls for record in case if record.calls is not None]
     called = f"was called {count(sum(known), 'time')}" if known else "was called"
     if first.outcome == RAISED:
@@ -84,6 +86,20 @@ def _told(case: list[CompiledRecord]) -> str:
     if first.reason_code == notes.TORCHS_FRAMES and first.receiver is not None:
         cure = f"use torch.compile({first.receiver}), or {cure}"
     return f"{told}; {cure}" if cure else told
+
+
+def _to_call(record: CompiledRecord) -> str:
+    """What people call in its place: the model itself, or a method of what was returned."""
+    if record.calls is None:  # a class
+        return "it compiles the calls of its instances alone"
+    if record.call.startswith("@"):
+        return "call the function by its name"
+    if record.call.endswith(".compile()"):
+        model = record.call.removesuffix(".compile()")
+        return f"only {model}(...) runs compiled code, not {model}.forward(...) or a copy of it"
+    if record.path is not None:
+        return "only the call of what it returned runs compiled code, not the model nor a method"
+    return "call what it returned"
 
 
 def _partly(case: list[CompiledRecord]) -> str:

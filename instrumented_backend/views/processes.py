@@ -1,10 +1,10 @@
 """The reports of one command's processes as one text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.rank_reports import RankReport
-from instrumented_backend.records.ranks import Run
+from instrumented_backend.records.ranks import Run, runs
 from instrumented_backend.views.output import terminal_width
 from instrumented_backend.views.ranks import render_ranks
 from instrumented_backend.views.text import PREFIX, render
@@ -27,14 +27,26 @@ def render_processes(
         if kept
         else "next: INSTRUMENTED_DIR=FOLDER keeps the reports of all of them"
     )
-    run = Run(lead.run.job, [RankReport.of(report) for report in reports])
     return "\n\n".join(
         [
-            render_ranks(run, command, width),
+            *_tables([RankReport.of(report) for report in reports], lead.run.job, command, width),
             f"== rank {lead.run.rank}, pid {lead.run.pid}\n{render(lead, tables, width)}",
             "\n".join(wrap(more, width)),
         ]
     )
+
+
+def _tables(reports: list[RankReport], job: str | None, command: str, width: int) -> Iterator[str]:
+    """One for all, but where the command started several runs: ranks of one run are compared."""
+    jobs = [run for run in runs(reports) if run.world_size is not None]
+    if len(jobs) < 2:
+        yield render_ranks(Run(job, reports), command, width)
+        return
+    for number, run in enumerate(jobs, 1):
+        yield render_ranks(run, f"run {number} of {command}", width)
+    others = [report for report in reports if report.run.world_size is None]
+    if others:
+        yield render_ranks(Run(None, others), command, width)
 
 
 def nothing_observed(torches: int, disabled: bool) -> str:

@@ -1,6 +1,7 @@
 """The ranks of a run as one text: a row a rank, totals, who is missing, and where they differ."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from instrumented_backend.records.escapes import shown_lines
 from instrumented_backend.records.rank_reports import RankReport
@@ -41,7 +42,7 @@ def render_ranks(run: Run, command: str | None, width: int | None = None) -> str
 
 def _heading(run: Run, command: str | None) -> str:
     if run.world_size is None:
-        what = f"{len(run.reports)} processes"
+        what = "1 process" if len(run.reports) == 1 else f"{len(run.reports)} processes"
     else:
         what = count(run.world_size, "rank")
         if run.world_size != len(run.by_rank):
@@ -108,13 +109,26 @@ def _totals(run: Run, width: int) -> list[str]:
         f"the slowest in {seconds(totals.longest_compile_s)}",
         width,
     )
-    if run.missing:
+    if missing := run.missing:
         lines += wrap(
-            f"missing: {ranks_named(run.missing)} of {run.world_size} left no report here: killed, "
+            f"missing: {_spans_named(missing)} of {run.world_size} left no report here: killed, "
             "still running, on another machine, or it compiled nothing",
             width,
         )
+    if run.not_ended:
+        lines += wrap(
+            f"not ended: {ranks_named(run.not_ended)} left what was known{_last_seen(run)}: killed "
+            "since, or still running",
+            width,
+        )
     return lines
+
+
+def _last_seen(run: Run) -> str:
+    """Of those that have not ended, the first."""
+    seen = [run.by_rank[rank].run.seen_at for rank in run.not_ended]
+    known = [at for at in seen if at is not None]
+    return f" at {datetime.fromtimestamp(min(known), UTC):%F %T} UTC" if known else ""
 
 
 # --- Where they differ --------------------------------------------------------------------------
@@ -148,9 +162,12 @@ def _named(divergences: list[Divergence]) -> list[Divergence]:
 
 def _divergence(run: Run, one: Divergence, is_first: bool) -> str:
     who = ranks_named(one.ranks)
-    verb = "compiled" if one.number == 1 else "recompiled"
+    # Modules share their code: the first compilation of another one recompiles nothing.
+    is_first_of_another = one.guard is None and one.call == 1
+    again = _number(one.number) if is_first_of_another else ""
+    verb = "compiled" if one.number == 1 or again else "recompiled"
     head = "ranks first differ: " if is_first else "ranks differ: "
-    head += f"{who} {verb} {_function(one.function, one.file, one.line)}"
+    head += f"{who} {verb} {_function(one.function, one.file, one.line)}{again}"
     if one.call is not None:
         head += f" in call {one.call}"
     if one.other_calls:
@@ -192,8 +209,12 @@ def _graphs(difference: GraphDifference) -> str:
         graphs = f"{count(len(variant.ops), 'graph')} of {ops} ops" if variant.ops else "no graph"
         kernels = "" if variant.kernels is None else f", {count(variant.kernels, 'kernel')}"
         variants.append(f"{ranks_named(variant.ranks)}: {graphs}{kernels}")
-    of = "" if difference.number == 1 else f", compilation {difference.number}"
+    of = _number(difference.number)
     return f"different graphs for {_function(*place)}{of}: {'; '.join(variants)}"
+
+
+def _number(number: int) -> str:
+    return "" if number == 1 else f", compilation {number}"
 
 
 def _function(function: str | None, file: str | None, line: int | None) -> str:
@@ -206,17 +227,33 @@ def _at(file: str | None, line: int | None) -> str:
 
 def ranks_named(ranks: Sequence[int]) -> str:
     """``rank 1``, ``ranks 0, 2-7``"""
-    return f"rank{'' if len(ranks) == 1 else 's'} {rank_names(ranks)}"
+    return _spans_named(_spans(ranks))
+
+
+def _spans_named(spans: Sequence[range]) -> str:
+    is_one = len(spans) == 1 and spans[0].stop == spans[0].start + 1
+    return f"rank{'' if is_one else 's'} {_span_names(spans)}"
 
 
 def rank_names(ranks: Sequence[int]) -> str:
     """``0, 2-7``, and after a few how many more."""
-    spans: list[list[int]] = []
+    return _span_names(_spans(ranks))
+
+
+def _spans(ranks: Sequence[int]) -> list[range]:
+    spans: list[range] = []
     for rank in sorted(set(ranks)):
-        if spans and rank == spans[-1][1] + 1:
-            spans[-1][1] = rank
+        if spans and rank == spans[-1].stop:
+            spans[-1] = range(spans[-1].start, rank + 1)
         else:
-            spans.append([rank, rank])
-    names = [str(low) if low == high else f"{low}-{high}" for low, high in spans[:MAX_NAMES]]
-    left = sum(high - low + 1 for low, high in spans[MAX_NAMES:])
+            spans.append(range(rank, rank + 1))
+    return spans
+
+
+def _span_names(spans: Sequence[range]) -> str:
+    names = [
+        str(one.start) if one.stop == one.start + 1 else f"{one.start}-{one.stop - 1}"
+        for one in spans[:MAX_NAMES]
+    ]
+    left = sum(one.stop - one.start for one in spans[MAX_NAMES:])
     return ", ".join(names) + (f" and {left} more" if left else "")

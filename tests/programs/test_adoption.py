@@ -89,6 +89,22 @@ def test_a_broken_installation(installed: Path, tmp_path: Path, name: str, asked
 
 
 @pytest.mark.full
+def test_a_broken_installation_with_nobody_to_tell(installed: Path, tmp_path: Path) -> None:
+    """As in a daemon."""
+    folder = installed / "instrumented_backend"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("raise ImportError")
+    done = subprocess.run(
+        [sys.executable, "-c", "import sys; sys.stderr.close(); import torch; print(1)"],
+        env={**os.environ, **ADOPTED, "PYTHONPATH": path(installed)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+@pytest.mark.full
 def test_a_backend_that_cannot_be_imported(run_forked: RunProgram) -> None:
     done = run_forked(
         """

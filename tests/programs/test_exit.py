@@ -216,6 +216,34 @@ def test_a_forked_child_that_compiles_reports_for_itself(run_forked: RunProgram)
     assert done.stderr.count("instrumented: 1 graph") == 2
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["forkserver", "spawn"])
+def test_a_child_that_imports_the_program_before_it_is_called_a_child(
+    run_program: RunProgram, tmp_path: Path, method: str
+) -> None:
+    """A fork server ends its children with os._exit. It says nothing itself of what it imports."""
+    wraps = 'compiled = torch.compile(lambda x: x + 1, backend="instrumented")'
+    (tmp_path / "preloaded.py").write_text(f"import torch\n{wraps}\n")
+    done = run_program(f"""
+        import multiprocessing, torch
+        {wraps}
+        def work(calls):
+            for _ in range(calls):
+                compiled(torch.ones(2))
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            context.set_forkserver_preload(["preloaded"])
+            for calls in (2, 3):
+                child = context.Process(target=work, args=(calls,))
+                child.start(); child.join()
+                assert child.exitcode == 0
+    """)
+    assert sorted(report["summary"]["graph_calls"] for report in done.reports) == [0, 2, 3]
+    assert {report["run"]["status"] for report in done.reports} == {"ended"}
+    assert done.stderr.count("instrumented: 1 graph") == 2
+    assert done.stderr.count("instrumented: nothing was compiled") == 1
+
+
 def test_a_program_without_torch_compile_says_nothing(run_forked: RunProgram) -> None:
     done = run_forked("""
         import torch, instrumented_backend

@@ -4,6 +4,7 @@ import itertools
 import logging
 import os
 import shutil
+import textwrap
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -203,6 +204,39 @@ def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache
             "instrumented: INFO: cpp_fused_add_sin_sum_0: reduction, 1 loads"
         )
         assert "aten.sin" in lines[0]
+
+
+@pytest.mark.full
+def test_the_lines_are_those_of_the_program_that_runs(
+    run_forked: RunProgram, cold_cache: Path
+) -> None:
+    """Not of the one that filled the caches: before an edit, or in another file."""
+    program = """
+        import torch
+
+        def f(x):
+            {y} = x.sin()
+            {y} = {y} + 1  # add
+            {y} = {y}.cos()  # cos
+            {y} = {y} + 2  # add
+            return {y}.exp()
+
+        x = torch.ones(50, requires_grad=True)
+        torch.compile(f, backend="instrumented")(x).sum().backward()
+    """
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+    for above, name in (("", "y"), ("# edited\n" * 5, "y"), ("\n", "renamed")):
+        source = above + textwrap.dedent(program).format(y=name)
+        done = run_forked(source, env=env)
+        assert {graph["cache"] for graph in done.report["graphs"]} == {"hit" if above else "miss"}
+        forward, backward = done.report["kernels"]
+        script = forward["source_lines"][0].rpartition(":")[0]
+        assert Path(script).read_text() == source
+        lines = [f"{script}:{n}" for n, text in enumerate(source.splitlines(), 1) if name in text]
+        assert sorted(forward["source_lines"]) == sorted(lines)
+        assert set(backward["source_lines"]) <= set(lines)
+        assert sorted(forward["op_lines"]["aten.add"]) == sorted([lines[1], lines[3]])
+        assert forward["op_lines"]["aten.cos"] == [lines[2]]
 
 
 def test_the_programs_logging_configuration_is_respected(run_forked: RunProgram) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -249,3 +250,148 @@ def test_eager_ops_by_line_are_the_profilers(run_forked: RunProgram, tmp_path: A
     found = {line["function"]: line["eager_ops"] for line in report["lines"] if line["eager_ops"]}
     # Five steps, and the one that was profiled.
     assert {name: found[name] for name in truth} == {name: 6 * n for name, n in truth.items()}
+
+
+EDITED = """
+    import torch, torch.utils.checkpoint
+    {edit}
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = torch.nn.Linear(8, 8)
+        def forward(self, x):
+            x = self.fc(x)  # product
+            x = x.tan().sigmoid()  # pointwise
+            return torch.utils.checkpoint.checkpoint(self.block, x, use_reentrant=False)
+        def block(self, x):
+            return x.erf()  # again
+
+    step = torch.compile(Model(), backend="instrumented")
+    step(torch.ones(4, 8)).sum().backward()
+"""
+
+
+@pytest.mark.full
+def test_kernels_of_a_program_that_was_edited(
+    run_forked: RunProgram, cold_cache: Any, tmp_path: Any
+) -> None:
+    """Caches know a graph by what it computes: what they have of it is of the lines before."""
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(cold_cache)}
+    for number, edit in enumerate(("", "# A comment.\n\n\n")):
+        report = run_forked(EDITED.format(edit=edit), env=env).report
+        assert {graph["cache"] for graph in report["graphs"]} == {("miss", "hit")[number]}
+        text = (tmp_path / f"program{number}.py").read_text().splitlines()
+        shown = {
+            (kernel["direction"], kernel["kernel_name"]): {
+                text[int(line.rpartition(":")[2]) - 1].rpartition("# ")[2]
+                for line in kernel["source_lines"]
+            }
+            for kernel in report["kernels"]
+        }
+        externs = {key: found for key, found in shown.items() if "extern" in key[1]}
+        # What a backward's product reads comes from line "pointwise"; it is the product's all the
+        # same.
+        assert {direction for direction, _ in externs} == {"forward", "backward"}
+        assert all(found == {"product"} for found in externs.values()), shown
+        assert all(found <= {"product", "pointwise", "again"} and found for found in shown.values())
+        assert any("again" in found for found in shown.values())
+
+
+KINDS = """
+    import contextlib, functools, torch
+    import torch.utils.checkpoint
+
+    class Base(torch.nn.Module):
+        def forward(self, x):
+            return self.inner(x).relu()  # C1
+
+    class Leaf(Base):
+        def inner(self, x):
+            return self.scaled(
+                x,
+            )
+
+        def scaled(self, x):
+            return x.mul(2)  # C1
+
+    def twice(function):
+        @functools.wraps(function)
+        def wrapper(*args):
+            return function(*args) * 2  # C1
+        return wrapper
+
+    @twice
+    def decorated(x):
+        return x.sin()  # C1
+
+    square, half = lambda x: x * x, lambda x: x / 2  # C2
+    made = {}
+    exec("def generated(x):\\n    return x.tan()\\n", made)
+
+    def block(x):
+        return x.erf()  # C1
+
+    def pieces(x):
+        for _ in range(2):
+            yield x.square()  # C2
+
+    @torch.compile(backend="instrumented")
+    def everything(x, leaf):
+        x = decorated(leaf(x))
+        x = square(x) + half(x)  # C1
+        x = made["generated"](x)  # C1
+        x = sum([x.cos() * i for i in range(1, 4)])  # C9
+        x = (
+            x.round()  # C1
+            .clamp(  # C1
+                min=0,
+            )
+        )
+        x = x.exp(); x = x.asin()  # C2
+        x = functools.reduce(lambda a, b: a + b, [x, x])  # C1
+        x = sum(pieces(x))  # C2
+        x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)
+        return {k: v.tanh() for k, v in {"a": x}.items()}["a"]  # C1
+
+    def eagerly(x):
+        parts = [x.mul(i) for i in range(3)]  # E3
+        x = torch.stack(  # E1
+            parts,
+            dim=0,
+        )
+        x = (
+            x.exp()  # E1
+            .log()  # E1
+        )
+        x = (lambda t: t.neg())(x); x = x.sign()  # E2
+        x = made["generated"](x)  # E1
+        x += 1  # E1
+        x = functools.reduce(lambda p, q: p + q, [x, x, x])  # E2
+        return torch.nn.functional.gelu(x)  # E1
+
+    leaf = Leaf()
+    for _ in range(3):
+        with contextlib.suppress(ZeroDivisionError):
+            everything(torch.ones(2), leaf)
+            eagerly(torch.ones(2))
+            1 / 0
+"""
+
+
+@pytest.mark.full
+def test_lines_of_code_of_many_kinds(run_forked: RunProgram, tmp_path: Any) -> None:
+    """The comments count the ops of a call, captured or eager; lines with none have none."""
+    report = run_forked(KINDS, env={"INSTRUMENTED_OPS": "always"}).report
+    (script,) = tmp_path.glob("program*.py")
+    told = {}
+    for number, text in enumerate(script.read_text().splitlines(), start=1):
+        for kind, ops in re.findall(r"# ([CE])(\d)$", text):
+            told[number, kind] = 3 * int(ops)
+    found = {}
+    for line in report["lines"]:
+        assert line["file"] in (str(script), None)
+        for kind, ops in (("C", line["forward_ops"]), ("E", line["eager_ops"])):
+            # Inputs are made at the bottom.
+            if ops and line["function"] != "<module>":
+                found[line["line"], kind] = ops
+    assert found == told

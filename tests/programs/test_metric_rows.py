@@ -11,7 +11,7 @@ import pytest
 import torch
 from metric_csv import table
 
-from instrumented_backend.kernels.sidecar import GeneratorFacts, write_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, write_sidecar
 from instrumented_backend.observe.code.metric_tables import MetricTables
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.torch_compat import inductor, inductor_metrics
@@ -114,7 +114,8 @@ def test_a_kernel_is_logged_once(
     graph = types.SimpleNamespace(source_code=kernel_data.modules()["plain/user_triton.graph1.py"])
     kernel = kernel_data.modules()["plain/reduction.kernel1.py"]
     path = str(tmp_path / "cache" / "ab" / "graph.py")
-    write_sidecar(path, {"triton_poi_fused_sin_0": GeneratorFacts(total_bytes=8_000_000)})
+    facts = {"triton_poi_fused_sin_0": GeneratorFacts(total_bytes=8_000_000)}
+    write_sidecar(path, Sidecar(facts))
     monkeypatch.setattr(inductor, "code_path", lambda graph: path)
     monkeypatch.setattr(inductor, "fx_graph_key", lambda graph: None)
     # Of a compilation that nobody observes: at once.

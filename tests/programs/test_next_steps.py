@@ -9,7 +9,11 @@ from programs import RunProgram
 
 @pytest.mark.full
 def test_advice_that_is_followed(run_forked: RunProgram) -> None:
-    source = (SUPPORT / "advised.py").read_text()
+    source = f"""
+        import runpy, sys
+        sys.path.insert(0, {str(SUPPORT)!r})
+        runpy.run_path({str(SUPPORT / "advised.py")!r}, run_name="__main__")
+    """
     done = run_forked(source, env={"INSTRUMENTED_TABLES": "none"}, timeout=900)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

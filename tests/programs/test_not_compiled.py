@@ -128,6 +128,35 @@ step(x)
         ("ran eagerly", 1, notes.NOT_COMPILABLE),
         "torch.compile(step)",
     ),
+    "Inductor fails": (
+        """
+def fails(*args, **kwargs):
+    raise RuntimeError("no such lowering")
+
+def step(x):  # cause
+    return x + 1
+
+torch._dynamo.config.suppress_errors = True
+torch._inductor.compile_fx.compile_fx_inner = fails
+step = torch.compile(step, backend="instrumented")  # asked
+step(x), step(x)
+""",
+        ("ran eagerly", 2, notes.NOT_COMPILABLE),
+        "torch.compile(step)",
+    ),
+    "failing stance": (
+        """
+step = torch.compile(lambda x: x + 1, backend="instrumented")  # asked
+with torch.compiler.set_stance("fail_on_recompile"):
+    for _ in range(2):
+        try:
+            step(x)
+        except RuntimeError as error:
+            assert "fail_on_recompile" in str(error)
+""",
+        ("raised", 2, notes.STANCE),
+        "torch.compile(lambda x: x + 1)",
+    ),
     "raises": (
         """
 def step(x):
@@ -180,6 +209,42 @@ def test_a_sequential_compiled_in_place(run_forked: RunProgram) -> None:
         assert "use torch.compile(model), or compile the module that calls it" in said
 
 
+COUNTED = """
+from torch.utils.flop_counter import FlopCounterMode
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x @ x.t()
+
+import warnings
+warnings.simplefilter("ignore")
+model = torch.compile({model}, backend="instrumented")  # asked
+for _ in range({before}):
+    model(x)
+with FlopCounterMode(display=False):
+    for _ in range(3):
+        model(x)
+"""
+
+
+@pytest.mark.skipif(Version("2.13") > TORCH, reason="Dynamo tells nobody before torch 2.13")
+@pytest.mark.parametrize("model", ["Model()", "nn.Linear(4, 4)"])
+def test_in_a_dispatch_mode(model: str, run_forked: RunProgram) -> None:
+    """The mode is the cause; a module of torch's own would compile without it."""
+    program = SETUP + COUNTED.format(model=model, before=0)
+    said = check(run_forked(program), program, outcome="ran eagerly", calls=3, code=notes.SKIPPED)
+    assert "dispatch mode" in said and "own frames" not in said
+
+
+@pytest.mark.skipif(Version("2.13") > TORCH, reason="Dynamo tells nobody before torch 2.13")
+def test_calls_in_a_dispatch_mode_after_others(run_forked: RunProgram) -> None:
+    program = SETUP + COUNTED.format(model="Model()", before=2)
+    done = run_forked(program)
+    record = only(done)
+    assert (record["outcome"], record["calls"], record["eager_calls"]) == ("partly eager", 5, 3)
+    assert "and ran eagerly in 3 of them: Dynamo skips it: " in first_line(done)
+
+
 def test_a_sequential_in_ddp(run_forked: RunProgram) -> None:
     program = (
         SETUP
@@ -198,6 +263,48 @@ torch.distributed.destroy_process_group()
     said = check(done, program, outcome="ran eagerly", calls=3, code=notes.TORCHS_WRAPPER)
     assert "DistributedDataParallel's own frames are torch's" in said
     assert "compile the module inside it" in said
+
+
+def test_what_inductor_raised_is_the_reason(run_forked: RunProgram) -> None:
+    done = run_forked(SETUP + NOTHING["Inductor fails"][0])
+    assert only(done)["reason"] == "Inductor raised RuntimeError: no such lowering"
+
+
+OFF = {
+    "by name": ('backend="instrumented"', {}),
+    "adopted": ("", {"INSTRUMENTED_ADOPT": "1"}),
+}
+
+
+@pytest.mark.parametrize("way", OFF)
+def test_switched_off_by_the_environment(way: str, run_forked: RunProgram) -> None:
+    """torch.compile returns what it is given: no call can be counted."""
+    arguments, env = OFF[way]
+    program = SETUP + (
+        "import instrumented_backend\n"
+        f"step = torch.compile(lambda x: x + 1, {arguments})  # asked\n"
+        "class Model(nn.Module):\n"
+        "    def forward(self, x):\n"
+        "        return x + 1\n"
+        "model = Model()\n"
+        f"model.compile({arguments})\n"
+        "left = torch.compile(lambda x: x, disable=True)\n"
+        "print(step(x).sum().item(), model(x).sum().item(), left(x) is x)\n"
+    )
+    done = run_forked(program, env={"TORCHDYNAMO_DISABLE": "1", **env})
+    assert done.stdout == "16.0 16.0 True\n"
+    first, second = done.report["compiled"]
+    assert first["line"] == line_of(program, "asked") and second["call"] == "model.compile()"
+    for record in (first, second):
+        assert (record["outcome"], record["calls"]) == ("ran eagerly", None)
+        assert record["reason_code"] == notes.SWITCHED_OFF
+    said = first_line(done)
+    assert said.startswith("nothing was compiled: ") and "TORCHDYNAMO_DISABLE=1 is set" in said
+
+
+def test_a_library_is_not_told_what_the_environment_switched_off(run_forked: RunProgram) -> None:
+    done = run_forked(LIBRARY, env={"TORCHDYNAMO_DISABLE": "1"})
+    assert "instrumented" not in done.stderr and done.reports == []
 
 
 def test_dynamo_switched_off(run_forked: RunProgram) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = """
+import unittest
+
 import pytest
 import torch
 
@@ -35,7 +37,7 @@ def test_good_again_though_it_is_compiled():
 def test_bad():
     def bad(x):
         y = x.sin()
-        print("here")  # line 28
+        print("here")  # line 30
         return y + 1
     torch.compile(bad)(torch.ones(8))
 
@@ -65,6 +67,39 @@ def test_at_import():
 def test_fails_by_itself():
     torch.compile(good)(torch.ones(8))
     assert 1 == 2
+
+
+@pytest.fixture(scope="class")
+def step():
+    return torch.compile(good)
+
+
+@BUDGET
+class TestOfOneFixture:
+    def test_first(self, step):
+        step(torch.ones(8))
+
+    @pytest.mark.parametrize("size", [8, 9])
+    def test_each_starts_afresh(self, step, size):
+        step(torch.ones(size))
+
+
+class TestUnittest(unittest.IsolatedAsyncioTestCase):
+    @BUDGET
+    def test_kept(self):
+        torch.compile(good)(torch.ones(8))
+
+    @BUDGET
+    async def test_awaited(self):
+        def bad(x):
+            y = x.sin()
+            print("awaited")
+            return y + 1
+        torch.compile(bad)(torch.ones(8))
+
+    @BUDGET
+    def test_skipped(self):
+        self.skipTest("not here")
 """
 
 
@@ -97,7 +132,13 @@ EXPECTED = {
     "test_nothing": "FAILED",
     "test_at_import": "FAILED",
     "test_fails_by_itself": "FAILED",
+    "TestOfOneFixture::test_first": "PASSED",
+    "TestOfOneFixture::test_each_starts_afresh[8]": "PASSED",
+    "TestOfOneFixture::test_each_starts_afresh[9]": "PASSED",
+    "TestUnittest::test_kept": "PASSED",
+    "TestUnittest::test_awaited": "FAILED",
 }
+BREAK = {"test_bad", "TestUnittest::test_awaited"}
 
 
 @pytest.mark.full
@@ -105,7 +146,8 @@ def test_budgets_and_the_fixture(tmp_path: Path) -> None:
     done = run(tmp_path)
     assert outcomes(done.stdout) == EXPECTED, done.stdout
     assert "graph_breaks is 1, at most 0 (compile_budget)" in done.stdout
-    assert '  test_it.py:28 `print("here")' in done.stdout
+    assert '  test_it.py:30 `print("here")' in done.stdout
+    assert '`print("awaited")' in done.stdout and "1 skipped" in done.stdout
     assert "graph break in bad" in done.stdout
     assert "reorderable_logging_functions.add(print)" in done.stdout
     assert "graphs is 1, at most 0 (compile_budget)" in done.stdout
@@ -122,9 +164,22 @@ def test_a_report_of_each_test_with_xdist(tmp_path: Path) -> None:
     # What is compiled by a module's import comes to the backend as a whole now.
     assert outcomes(done.stdout) == {**EXPECTED, "test_at_import": "PASSED"}, done.stdout
     section = done.stdout.partition(" compile report ")[2].partition("\n=")[0]
-    listed = {line.split("::")[1] for line in section.splitlines() if line.startswith(" ")}
+    rows = (line for line in section.splitlines() if line.startswith(" "))
+    listed = {line.partition("::")[2] for line in rows}
     compiled = EXPECTED.keys() - {"test_nothing", "test_another_backend_is_left_alone"}
     assert listed == compiled
     reports = [json.loads(path.read_text()) for path in (tmp_path / "reports").iterdir()]
-    assert sorted(one["summary"]["graph_breaks"] for one in reports) == [0, 0, 0, 0, 0, 1]
+    breaks = [one["summary"]["graph_breaks"] for one in reports]
+    assert sorted(breaks) == [0] * (len(compiled) - len(BREAK)) + [1] * len(BREAK)
     assert "instrumented:" not in done.stderr
+
+
+@pytest.mark.full
+def test_a_backend_that_is_off_keeps_no_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INSTRUMENTED_DISABLE", "1")
+    done = run(tmp_path, "-k", "test_good or another_backend")
+    assert outcomes(done.stdout)["test_good"] == "FAILED"
+    assert "with INSTRUMENTED_DISABLE=1 nothing is observed" in done.stdout
+    assert outcomes(done.stdout)["test_another_backend_is_left_alone"] == "PASSED"

@@ -219,3 +219,32 @@ def test_relative_paths_of_reasons_become_the_functions(tmp_path: Path) -> None:
     log = RecompileLog()
     log.add("0/1", ("f", file, 1), "why", [guard], False)
     assert log.records()[0].guards[0].file == file
+
+
+@pytest.mark.full
+def test_code_without_a_graph_is_recompiled_too(run_forked: RunProgram) -> None:
+    """It breaks at once; torch's own records of its compilations say which were not the first."""
+    done = run_forked(
+        """
+        import torch, torch._dynamo
+        def recompilations():
+            metrics = torch._dynamo.utils.get_compilation_metrics()
+            return sum(bool(one.recompile_reason) for one in metrics)
+        before = recompilations()
+        class Model(torch.nn.Module):
+            def forward(self, x):
+                rows = x.shape[0]
+                torch._dynamo.graph_break()
+                return x.mm(x) if rows > 1 else x
+        compiled = torch.compile(Model(), backend="instrumented", dynamic=False)
+        for size in (2, 3, 4):
+            compiled(torch.ones(size, size))
+        print(recompilations() - before)
+        """,
+        env={"INSTRUMENTED_LOG": "info"},
+    )
+    again = re.findall(r"INFO: compiling (.*) \(.*\) again: ", done.stderr)
+    assert sorted(again) == ["forward", "forward", "the rest of forward", "the rest of forward"]
+    assert done.stdout == "4\n"
+    assert done.report["summary"]["recompiles"] == 4
+    assert [one["count"] for one in done.report["recompiles"]] == [2, 2]

@@ -1,62 +1,55 @@
 """Twenty regressions: each is found by `check`, and is the first that `diff` names."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
+from programs import NO_GPU, Forker
 from regressions import EDITS, edited, guilty_line
 
 from instrumented_backend.compare.baseline import baseline_of
 from instrumented_backend.compare.checking import MISSED, check
 from instrumented_backend.compare.compare import compare
 from instrumented_backend.compare.limits import Limits
-from instrumented_backend.records import Report, read_report
+from instrumented_backend.records import Report, find_reports, read_report
 
-# One process runs many programs, each as if it were alone: what Dynamo and the backend know of the
-# one before is forgotten. The caches stay, as they do on a user's machine.
-RUNNER = """
-import pathlib, runpy, sys
-import torch
-import instrumented_backend
-for folder in map(pathlib.Path, {folders!r}):
-    torch._dynamo.reset()
-    instrumented_backend.reset()
-    torch.set_grad_enabled(True)
-    program = runpy.run_path(str(folder / "train.py"))
-    program["main"]()
-    report = instrumented_backend.report()
-    report.run.command = "train.py"
-    (folder / "report.json").write_text(report.to_json())
-"""
 AGAIN = ("again", "a cache key that moves, again")  # after another run, on the same caches
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest):
-    forker = request.getfixturevalue("forker")
+def reports(
+    tmp_path_factory: pytest.TempPathFactory, forker: Forker, isa_checks: Path
+) -> dict[str, Report]:
+    """Each program in a process of its own, with no variable set but where reports and caches are.
+
+    The caches are one for all, as they are on a user's machine.
+    """
     base = tmp_path_factory.mktemp("regressions")
-    folders = []
+    cache = shutil.copytree(isa_checks, base / "cache")
+    environ = {k: v for k, v in os.environ.items() if not k.startswith("INSTRUMENTED_")}
+    found = {}
     for name in ("", *AGAIN[:1], *EDITS, *AGAIN[1:]):
-        source = edited("" if name == "again" else name.removesuffix(", again"))
         folder = base / (name.replace(" ", "_") or "before")
         folder.mkdir()
-        (folder / "train.py").write_text(source)
-        folders.append(str(folder))
-    script = base / "runner.py"
-    script.write_text(RUNNER.format(folders=folders))
-    import os
-
-    code = forker.run(
-        {
-            "script": str(script),
-            "cwd": str(base),
-            "env": {**os.environ, "INSTRUMENTED_TABLES": "none", "INSTRUMENTED_OPS": "always"},
-            "stdout": str(base / "out"),
-            "stderr": str(base / "err"),
-        },
-        900,
-    )
-    assert code == 0, (base / "err").read_text()[-4000:]
-    return {Path(folder).name: read_report(Path(folder, "report.json")) for folder in folders}
+        source = edited("" if name == "again" else name.removesuffix(", again"))
+        (folder / "train.py").write_text(f"{source}\n\nmain()\n")
+        request = {
+            "script": str(folder / "train.py"),
+            "cwd": str(folder),
+            "env": {
+                **environ,
+                **NO_GPU,
+                "INSTRUMENTED_DIR": str(folder),
+                "TORCHINDUCTOR_CACHE_DIR": str(cache),
+            },
+            "stdout": str(folder / "out"),
+            "stderr": str(folder / "err"),
+        }
+        assert forker.run(request, 300) == 0, (folder / "err").read_text()[-4000:]
+        (path,) = find_reports(folder)
+        found[folder.name] = read_report(path)
+    return found
 
 
 @pytest.mark.full

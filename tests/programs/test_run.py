@@ -382,3 +382,18 @@ def test_torchs_autoload_may_be_off(tmp_path: Path) -> None:
 def test_any_python_can_read_what_its_start_imports() -> None:
     source = (REPOSITORY / "instrumented_backend/startup/sitecustomize.py").read_text()
     ast.parse(source, feature_version=(3, 4))
+
+
+def test_a_python_that_is_too_old() -> None:
+    """Its start imports nothing of ours, and looks for the environment's own as without us."""
+    startup = REPOSITORY / "instrumented_backend" / "startup"
+    source = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(startup)!r})\n"
+        "sys.version_info = (3, 8, 18)\n"
+        "try:\n    import sitecustomize\nexcept ImportError as error:\n    print(error.name)\n"
+        "print([name for name in sys.modules if 'instrumented' in name])\n"
+    )
+    command = [sys.executable, "-S", "-I", "-c", source]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "sitecustomize\n[]\n", "")

@@ -42,6 +42,11 @@ KILLS = {
     "os.abort()": -signal.SIGABRT,
     "os.kill(os.getpid(), signal.SIGKILL)": -signal.SIGKILL,
     "ctypes.string_at(0)": -signal.SIGSEGV,
+    "os.kill(os.getpid(), signal.SIGHUP); time.sleep(60)": -signal.SIGHUP,
+    "os.kill(os.getpid(), signal.SIGQUIT); time.sleep(60)": -signal.SIGQUIT,
+    "signal.signal(signal.SIGALRM, lambda *_: os._exit(7)); signal.raise_signal(14)": 7,
+    "threading.Thread(target=os._exit, args=(7,)).start(); time.sleep(60)": 7,
+    "import atexit; atexit.register(os._exit, 7)": 7,
     "resource.setrlimit(resource.RLIMIT_CPU, (1, 1)); exec('while True: pass')": -signal.SIGKILL,
 }
 
@@ -70,6 +75,51 @@ def test_the_end_of_the_program_has_the_last_word(run_forked: RunProgram) -> Non
     done = run_forked(PROGRAM + "\n    train(5)")
     assert done.report["run"]["status"] == "ended"
     assert done.report["summary"]["graph_calls"] == 8
+
+
+@pytest.mark.full
+def test_a_memory_limit_that_ends_it(run_forked: RunProgram) -> None:
+    """What it holds is held to the end: our own report has to do with what is left."""
+    done = run_forked(
+        PROGRAM
+        + """
+    pages = int(open("/proc/self/statm").read().split()[0])
+    limit = pages * resource.getpagesize() + (64 << 20)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, resource.RLIM_INFINITY))
+    train(5)
+    held = []
+    while True:
+        held.append(bytearray(1 << 20))
+    """,
+        check=False,
+    )
+    assert done.returncode == 1 and "MemoryError" in done.stderr
+    assert done.report["run"]["status"] == "ended"
+    assert done.report["summary"]["graph_calls"] == 8
+
+
+@pytest.mark.full
+def test_a_program_that_may_open_no_more_files(run_forked: RunProgram) -> None:
+    """It ends by that; its limit, which the system lets us raise, is as it was afterwards."""
+    limits = "200, resource.getrlimit(resource.RLIMIT_NOFILE)[1]"
+    last = "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    before = f"import atexit; atexit.register(lambda: {last})\n    f = torch"
+    done = run_forked(
+        PROGRAM.replace("f = torch", before, 1)
+        + f"""
+    resource.setrlimit(resource.RLIMIT_NOFILE, ({limits}))
+    train(5)
+    held = []
+    while True:
+        held.append(open("/dev/null"))
+    """,
+        check=False,
+    )
+    assert done.stdout == "200\n"
+    assert done.returncode == 1 and "Too many open files" in done.stderr
+    assert done.report["run"]["status"] == "ended"
+    assert done.report["summary"]["graph_calls"] == 8
+    assert done.report["notes"] == []
 
 
 @pytest.mark.full
@@ -264,6 +314,24 @@ def test_a_signal_while_the_main_thread_is_in_native_code(run_forked: RunProgram
     mutex = ctypes.create_string_buffer(64); lock(mutex); lock(mutex)
     """
     )
+    assert done.stderr.count("instrumented: 1 graph, 3 calls") == 1
+
+
+@pytest.mark.full
+def test_a_question_interrupts_no_system_call(run_forked: RunProgram) -> None:
+    """Native code that reads, and does not expect EINTR."""
+    done = run_forked(
+        PROGRAM
+        + """
+    reader, writer = os.pipe()
+    def ask():
+        time.sleep(0.5); os.kill(os.getpid(), signal.SIGUSR2); time.sleep(2); os.write(writer, b"x")
+    threading.Thread(target=ask).start()
+    print(ctypes.CDLL(None).read(reader, ctypes.create_string_buffer(1), 1), flush=True)
+    os._exit(0)
+    """
+    )
+    assert done.stdout == "1\n"
     assert done.stderr.count("instrumented: 1 graph, 3 calls") == 1
 
 

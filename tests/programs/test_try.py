@@ -44,11 +44,16 @@ def once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def tried(source: str, *only: str) -> tuple[Result, dict[str, Any]]:
+def tried(
+    source: str,
+    *only: str,
+    launcher: tuple[str, ...] = (),
+    steps: tuple[str, ...] = ("--steps", "5"),
+) -> tuple[Result, dict[str, Any]]:
     Path("train.py").write_text(textwrap.dedent(source))
     names = [part for name in only for part in ("--only", name)]
-    options = ("--format", "json", "--steps", "5", "--budget", "1h")
-    done = CliRunner().invoke(cli, ["try", *options, *names, "train.py"])
+    options = ("--format", "json", *steps, "--budget", "1h")
+    done = CliRunner().invoke(cli, ["try", *options, *names, *launcher, "train.py"])
     return done, json.loads(done.stdout) if done.stdout else {}
 
 
@@ -93,6 +98,57 @@ def test_a_program_without_an_optimizer_and_with_options(once: Path) -> None:
         "reduce-overhead": "it needs a GPU",
         "fused-optimizer": "no optimizer that it could change in it",
     }
+
+
+@pytest.mark.full
+def test_a_learning_rate_that_changes_in_each_step(once: Path) -> None:
+    """Recompiled once, for the tensor; the program prints the numbers that it knows."""
+    source = """
+        import torch
+        torch.manual_seed(0)
+        model = torch.nn.Linear(8, 8)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.5)
+        scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.75)
+        run, x = torch.compile(model), torch.ones(2, 8)
+        while True:
+            run(x).square().mean().backward()
+            optimizer.step()
+            scheduler.step()
+            optimizer.zero_grad()
+            print(optimizer.param_groups[0]["lr"])
+    """
+    done, result = tried(source, "compiled-optimizer")
+    assert done.exit_code == 0, done.stderr
+    (trial,) = result["trials"]
+    assert (trial["reason"], trial["prints"]["kind"]) == (None, "same")
+    assert trial["notes"] == [
+        "the learning rate changes: lr=torch.tensor(...), given to the optimizer"
+    ]
+    assert result["notes"] == []
+
+
+@pytest.mark.full
+def test_ranks(once: Path) -> None:
+    """Under a launcher, each rank with its own clock, and gradients that they wait for."""
+    source = """
+        import torch
+        import torch.distributed as dist
+        from torch.nn.parallel import DistributedDataParallel
+        dist.init_process_group("gloo")
+        model = DistributedDataParallel(torch.nn.Linear(8, 1))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        run, x = torch.compile(model), torch.ones(2, 8)
+        while True:
+            run(x).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    """
+    launcher = ("python", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+    done, result = tried(source, "eager", launcher=launcher, steps=())
+    assert done.exit_code == 0, done.stderr
+    assert result["unit"] == "step of SGD" and result["steps"] >= 5
+    (trial,) = result["trials"]
+    assert (trial["reason"], trial["speed_up"]["pairs"]) == (None, 1)
 
 
 def test_a_program_that_asks_for_input(once: Path) -> None:

@@ -46,7 +46,7 @@ def test_one_rank_dies(run_program: RunProgram, death: str) -> None:
 
 # --- Read together ------------------------------------------------------------------------------
 
-DIVERGED = "ranks first differ: rank 1 recompiled step (program0.py:8) in call 20, rank 0 did not;"
+DIVERGED = "ranks first differ: rank 1 recompiled step (program0.py:9) in call 20, rank 0 did not;"
 GUARD = "guard: size of x in dimension 0: 4 → 5;"
 
 

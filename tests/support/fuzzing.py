@@ -199,13 +199,9 @@ def damage_bytes(data: Any, text: bytearray) -> None:
                 text[at:at] = text[at : at + data.draw(st.integers(1, 200))]
 
 
-def reports(folder: Path, watch: Watch) -> Callable[[], None]:
+def saved_reports() -> list[Any]:
+    """Plain data of some, with short lists."""
     from sample_report import sample_on_gpu
-
-    from instrumented_backend.records import ReportError, read_report
-    from instrumented_backend.settings import TABLES
-    from instrumented_backend.views.files import write_files
-    from instrumented_backend.views.text import render
 
     def short(value: Any) -> Any:
         if isinstance(value, list):
@@ -214,7 +210,16 @@ def reports(folder: Path, watch: Watch) -> Callable[[], None]:
 
     texts = [file.read_text() for file in sorted((DATA / "reports").glob("*.json"))]
     texts.append(sample_on_gpu().to_json())  # it has the sections of today, too
-    documents = [short(json.loads(text)) for text in texts]
+    return [short(json.loads(text)) for text in texts]
+
+
+def reports(folder: Path, watch: Watch) -> Callable[[], None]:
+    from instrumented_backend.records import ReportError, read_report
+    from instrumented_backend.settings import TABLES
+    from instrumented_backend.views.files import write_files
+    from instrumented_backend.views.text import render
+
+    documents = saved_reports()
     path = folder / "report.json"
 
     @given(st.data())
@@ -234,6 +239,34 @@ def reports(folder: Path, watch: Watch) -> Callable[[], None]:
                 return one_line(error)
             said = render(report, TABLES, data.draw(st.sampled_from([20, 80, 200])))
             write_files(report, folder / "files")
+        assert not CONTROLS.search(said), repr(said)
+
+    return check
+
+
+def views(folder: Path, watch: Watch) -> Callable[[], None]:
+    """Of a damaged report, each time what one of the commands makes of it."""
+    from every_view import commands, run
+    from every_view import watch as top
+
+    documents = saved_reports()
+    path, other = folder / "report.json", folder / "other.json"
+    other.write_text(json.dumps(documents[0]))
+    path.write_text(json.dumps(documents[-1]))
+    known = list(commands(path, other, folder))
+    for arguments in known:  # what is imported late, and templates, are compiled here
+        run(arguments)
+    top(path)
+
+    @given(st.data())
+    def check(data: Any) -> None:
+        document = documents[data.draw(st.integers(0, len(documents) - 1))]
+        path.write_text(json.dumps(changed(data, document)))
+        number = data.draw(st.integers(0, len(known)))
+        with watch:
+            said = run(known[number]) if number < len(known) else top(path)
+        if number == len(known):  # a terminal is told where its lines end
+            said = said.replace("\r", "")
         assert not CONTROLS.search(said), repr(said)
 
     return check
@@ -314,6 +347,7 @@ KINDS = {
     "traces": traces,
     "damaged_traces": damaged_traces,
     "reports": reports,
+    "views": views,
     "modules": modules,
     "logs": logs,
 }

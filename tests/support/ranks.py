@@ -52,13 +52,14 @@ import os, signal, sys
 sys.path.insert(0, {repository!r})
 import torch, torch.distributed as dist
 torch.set_num_threads(1)
-dist.init_process_group("gloo")
+dist.init_process_group({communication!r})
 rank = dist.get_rank()
+device = torch.device({device!r}, int(os.environ["LOCAL_RANK"])) if {device!r} == "cuda" else "cpu"
 @torch.compile(backend="instrumented", dynamic=False)
 def step(x):
     return (x.sin() + 1).sum()
 for number in range(1, 24):
-    x = torch.ones(5 if rank == 1 and number == 20 else 4)
+    x = torch.ones(5 if rank == 1 and number == 20 else 4, device=device)
     dist.all_reduce(step(x))
     if number == 22:
         {trouble}
@@ -66,9 +67,17 @@ dist.destroy_process_group()
 """
 
 
-def run_recompiling(run_program: RunProgram, trouble: str = "pass", **env: str | None) -> Finished:
+def run_recompiling(
+    run_program: RunProgram,
+    trouble: str = "pass",
+    device: str = "cpu",
+    communication: str = "gloo",
+    **env: str | None,
+) -> Finished:
     """Rank 1 alone recompiles, in its call 20."""
-    program = RECOMPILES.format(repository=str(REPOSITORY), trouble=trouble)
+    program = RECOMPILES.format(
+        repository=str(REPOSITORY), trouble=trouble, device=device, communication=communication
+    )
     return run_program(program, command=TORCHRUN, check=False, timeout=600, env=env)
 
 

@@ -5,6 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_reports import report
+
+from instrumented_backend.pytest_plugin import _write
 
 PLUGIN = ("-p", "instrumented_backend.pytest_plugin")
 
@@ -65,3 +68,25 @@ def test_a_suite_that_compiles_nothing(tmp_path: Path) -> None:
     done = run(tmp_path, "def test_it(): ...\n", "--compile-report")
     assert done.returncode == 0
     assert "no test compiled anything with Inductor" in done.stdout
+
+
+def test_a_folder_stands_behind_an_equals_sign(tmp_path: Path) -> None:
+    """Or the tests that somebody wants to run are taken for it, and all others run."""
+    done = run(tmp_path, "def test_it(): ...\n", "--compile-report", "test_it.py")
+    assert done.returncode == 4 and not done.stdout.strip().startswith("1 passed")
+    assert "write --compile-report=test_it.py to have reports there" in done.stderr
+    done = run(tmp_path, "def test_it(): ...\n", "--compile-report=test_it.py")
+    assert (done.returncode, "test_it.py: not a folder" in done.stderr) == (4, True)
+    done = run(tmp_path, "def test_it(): ...\n", "test_it.py", "--compile-report")
+    assert done.returncode == 0 and "1 passed" in done.stdout
+
+
+def test_a_report_that_cannot_be_written_fails_no_test(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "file" in str(_write(report(), tmp_path / "file", "test_it.py::test_a"))
+    assert "null" in (_write(report(), Path("\0"), "test_it.py::test_a") or "")
+    # A file's name has 255 bytes at most, and letters may have four each.
+    name = f"test_it.py::test_{'名' * 150}[é/..\ud800]"
+    assert _write(report(), tmp_path / "reports", name) is None
+    (written,) = (tmp_path / "reports").iterdir()
+    assert written.name.isascii()

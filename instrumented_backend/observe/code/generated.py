@@ -19,6 +19,8 @@ from typing import Any
 from instrumented_backend.kernels.complete import add_sidecar
 from instrumented_backend.kernels.graph_module import ParseError, kernel_names
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.observe.code.kernel_lines import add_own_lines
+from instrumented_backend.observe.code.node_lines import NodeLines
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.observer import Observer
@@ -37,12 +39,18 @@ class _OutOfTime(Exception):
 class GeneratedCode:
     """One generated module. Its kernels are kept as packed records once it has been parsed."""
 
-    def __init__(self, compiled_graph: Any, path: str, direction: str) -> None:
-        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``."""
+    def __init__(
+        self, compiled_graph: Any, path: str, direction: str, nodes: NodeLines | None = None
+    ) -> None:
+        """``compiled_graph`` has the text in ``source_code``; Inductor keeps it in ``path``.
+
+        ``nodes``: the lines of the graph that Dynamo captured.
+        """
         self.path = path
         self.direction = direction
         self.names = kernel_names(compiled_graph.source_code)
         self._graph = weakref.ref(compiled_graph)
+        self._nodes = nodes
         self._lock = threading.Lock()
         self._packed: bytes | None = None
         self.times: ModuleTimes | None = None
@@ -82,7 +90,9 @@ class GeneratedCode:
             kernels = []  # code of a kind in which there are none to find
         for kernel in kernels:
             kernel.direction = self.direction
-        add_sidecar(kernels, self.path)
+        kept = add_sidecar(kernels, self.path)
+        if self._nodes is not None:
+            add_own_lines(kernels, kept.lines, self._nodes)
         return kernels
 
     @property

@@ -5,6 +5,7 @@ import itertools
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import CodeType, MethodType
 from typing import Any
@@ -79,9 +80,10 @@ class Compiled:
         number: int,
         site: CallSite | None,
         target: Target,
-        calls: torch_compiled.Calls,
+        calls: torch_compiled.Calls | None,
         by_method: bool = False,
     ) -> None:
+        """``calls`` is None where ``torch.compile`` returned what it was given."""
         self.number = number
         self.site = site
         self.by_method = by_method  # `model.compile()`
@@ -92,7 +94,7 @@ class Compiled:
         self.reset()
 
     def reset(self) -> None:
-        self._called_before = self._calls.value
+        self._called_before = self._calls.value if self._calls is not None else 0
         self._seen = 0
         self.stances: dict[str, int] = {}  # calls under each but the default
         self.causes: list[Cause] = []
@@ -102,8 +104,12 @@ class Compiled:
         self.inlined = False
 
     @property
+    def is_off(self) -> bool:
+        return self._calls is None
+
+    @property
     def calls(self) -> int:
-        return self._calls.value - self._called_before
+        return 0 if self._calls is None else self._calls.value - self._called_before
 
     def left_stance(self, stance: str) -> None:
         """Book the calls since the last time as made under ``stance``."""
@@ -134,7 +140,7 @@ class CompiledLog(Observer):
         self._failures = failures
         self._lock = threading.Lock()
         self._numbers = itertools.count()
-        self._by_backend: dict[int, tuple[weakref.ref[Any], Compiled]] = {}
+        self._by_backend: dict[int, tuple[Callable[[], Any], Compiled]] = {}
         self._modules_compiled: set[tuple[int, int]] = set()  # module, code
         self._watching = False
 
@@ -190,6 +196,18 @@ class CompiledLog(Observer):
                     self._by_backend[-1 - old[1].number] = old
                 self._by_backend[id(backend)] = weakref.ref(backend), one
 
+    def off(self, function: Any) -> None:
+        """A ``torch.compile`` that returned what it was given: no call of it will be seen."""
+        with self._failures.guard("torch.compile"):
+            if len(self._by_backend) >= MAX_COMPILED:
+                return
+            frame = sys._getframe(1)
+            one = Compiled(
+                next(self._numbers), call_site(frame), _target(function, frame), calls=None
+            )
+            with self._lock:
+                self._by_backend[-1 - one.number] = _nobody, one
+
     def _left_stance(self, stance: str) -> None:
         with self._failures.guard("stances"):
             for one in self.all():
@@ -198,10 +216,15 @@ class CompiledLog(Observer):
     def _skipped(self, backend: Any, code: CodeType, reason: str) -> None:
         with self._failures.guard("skipped functions"):
             one = self.of_backend(backend)
-            if one is None or one.graphs or id(code) != one.target.code_id:
+            if one is None:
                 return
-            if not torch_compiled.is_skipped(code):
-                one.add_cause(Cause(notes.SKIPPED, f"Dynamo skips it: {reason}", _place(code)))
+            if id(code) == one.target.code_id:
+                is_reason = not torch_compiled.is_skipped(code)
+            else:
+                is_reason = torch_compiled.is_entry(code) and torch_compiled.in_dispatch_mode()
+            if is_reason:
+                words = f"Dynamo skips it: {reason}"
+                one.add_cause(Cause(notes.SKIPPED, words, one.target.function))
 
     # --- What Dynamo compiles -------------------------------------------------------------------
 
@@ -242,13 +265,18 @@ class CompiledLog(Observer):
             return False
         return (one.target.module_id, id(under_way.code)) not in self._modules_compiled
 
+    def has_code(self, under_way: dynamo.CompilationUnderWay) -> None:
+        """Dynamo has code for a function; it may have no graph, as where it breaks at once."""
+        one = self.of_backend(under_way.backend)
+        if one is None or one.target.module_id is None or under_way.code is None:
+            return
+        self._modules_compiled.add((one.target.module_id, id(under_way.code)))
+
     def compiled(self, under_way: dynamo.CompilationUnderWay, graphs: int) -> None:
-        """Dynamo has compiled a function; ``graphs`` were made for it."""
+        """``graphs`` were made for a function."""
         one = self.of_backend(under_way.backend)
         if one is not None:
             one.graphs += graphs
-            if one.target.module_id is not None and under_way.code is not None:
-                self._modules_compiled.add((one.target.module_id, id(under_way.code)))
 
     def not_compiled(
         self,
@@ -263,6 +291,10 @@ class CompiledLog(Observer):
             one.add_cause(cause)
             if cause.code == notes.RECOMPILE_LIMIT:
                 one.refused()
+
+
+def _nobody() -> None:
+    """In the place of a reference to a backend."""
 
 
 # --- What was given to torch.compile ------------------------------------------------------------

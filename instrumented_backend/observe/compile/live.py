@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from instrumented_backend.observe.compile.compiled import Function
+from instrumented_backend.observe.compile.recompiles import guard_place
 from instrumented_backend.observe.messages.guards import FailedGuard
 from instrumented_backend.observe.messages.reasons import BreakReason
 from instrumented_backend.records import CompileRecord, Compiling
@@ -85,7 +86,9 @@ class LiveLog:
         """Dynamo says why this thread compiles a function again."""
         under_way = self._innermost()
         if under_way is not None and guards:
-            under_way.compiling.why = why(guards[0])
+            compiling, guard = under_way.compiling, guards[0]
+            compiling.why = guard.words
+            compiling.guard_file, compiling.guard_line = guard_place(guard, compiling.file)
             self._say_beginning()
             self._changed()
 
@@ -124,7 +127,8 @@ class LiveLog:
         place = self._place(compile_id, backward)
         if place is None:
             return
-        compiling = Compiling(compile_id or "?", *place, since_at=time.time())
+        direction = "backward" if backward else "forward"
+        compiling = Compiling(compile_id or "?", *place, since_at=time.time(), direction=direction)
         under_way = _UnderWay(name, compiling, self._clock())
         self._threads.setdefault(threading.get_ident(), []).append(under_way)
         # Of a first one there is nothing more to come.
@@ -162,12 +166,6 @@ class LiveLog:
         if log.isEnabledFor(logging.INFO):
             reason = under_way.compiling.why
             log.info("compiling %s%s", _what(under_way), f" again: {reason}" if reason else "")
-
-
-def why(guard: FailedGuard) -> str:
-    """``"size of x in dimension 1: 64 → 48"``"""
-    values = [value for value in (guard.old, guard.new) if value is not None]
-    return f"{guard.subject}: {' → '.join(values)}" if values else guard.subject
 
 
 def _what(under_way: _UnderWay) -> str:

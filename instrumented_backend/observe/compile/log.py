@@ -203,6 +203,8 @@ class CompileLog(logging.Handler, Observer):
         first = self._compiled_functions.is_first(under_way)
         failure = None if outcome == "compiled" else failure_of(metrics, outcome)
         with self._failures.guard("torch.compile"):
+            if outcome == "compiled":
+                self._compiled_functions.has_code(under_way)
             if graphs:
                 self._compiled_functions.compiled(under_way, len(graphs))
             else:

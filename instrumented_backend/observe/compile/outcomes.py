@@ -3,6 +3,7 @@
 import inspect
 import multiprocessing
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -21,7 +22,12 @@ from instrumented_backend.torch_compat import compiled as torch_compiled
 
 # Under the first, no call runs a graph; under the others, one may not.
 _FORCED = frozenset({"force_eager", torch_compiled.FORCED_BACKEND})
-_LATER = frozenset({"eager_on_recompile", "eager_then_compile", "aot_eager_then_compile"})
+_LATER = frozenset(
+    {
+        *("eager_on_recompile", "eager_then_compile", "aot_eager_then_compile"),
+        torch_compiled.FAILING_STANCE,
+    }
+)
 _MODULES = os.path.join("torch", "nn", "modules", "")
 
 
@@ -78,6 +84,11 @@ def compiled_records(
         if one.inherited and not calls:
             continue
         record = _record(one, calls, made[one.number])
+        if one.is_off:
+            record.calls, record.outcome = None, EAGER
+            record.reason, record.reason_code = f"{torch_compiled.SWITCH}=1", notes.SWITCHED_OFF
+            records.append(record)
+            continue
         served = _served(one, calls, families[_family(one)], made, record)
         _decide(record, one, calls, served)
         if captured_ops:
@@ -95,10 +106,20 @@ def is_worth_a_report(records: Iterable[CompiledRecord]) -> bool:
     the same modules: nobody there meant to call it.
     """
     known = list(records)
-    never = [record for record in known if record.outcome == NEVER_CALLED]
-    is_child = multiprocessing.parent_process() is not None
+    never = [record for record in known if record.outcome == NEVER_CALLED or _is_off(record)]
+    is_child = multiprocessing.parent_process() is not None or _is_fork_server()
     own = [record for record in never if record.file is None or not is_installed(record.file)]
     return len(never) < len(known) or bool(own and not is_child)
+
+
+def _is_fork_server() -> bool:
+    """A process of multiprocessing's that imports the program's modules for its children."""
+    return any("multiprocessing.forkserver" in argument for argument in sys.orig_argv)
+
+
+def _is_off(record: CompiledRecord) -> bool:
+    """Did ``torch.compile`` return what it was given? Whether that was called is not known."""
+    return record.calls is None and record.reason_code == notes.SWITCHED_OFF
 
 
 def _family(one: Compiled) -> int:
@@ -154,7 +175,8 @@ def _served(
         if all(_runs_one_graph_a_call(maker, made[maker.number]) for maker in makers):
             in_all = sum(other.calls - other.raised for other in family)
             eager = max(0, in_all - sum(_forward_calls(made[maker.number]) for maker in makers))
-            record.eager_calls = eager if len(family) == 1 or not eager else None
+            is_known = len(family) == 1 and torch_compiled.FAILING_STANCE not in one.stances
+            record.eager_calls = eager if is_known or not eager else None
         return True
     others = [graph for other in makers for graph in made[other.number]]
     # Calls of their graphs that cannot have been in calls of their own.
@@ -163,8 +185,16 @@ def _served(
         record.shared_graphs = [graph.graph for graph in others if graph.graph is not None]
         record.eager_calls = forced
         return True
-    record.eager_calls = max(0, calls - one.raised)
+    record.eager_calls = max(0, calls - _raised(one))
     return False
+
+
+def _raised(one: Compiled) -> int:
+    """Calls that ended in Dynamo's exception, where none ran a graph."""
+    code = one.target.code() if one.target.code is not None else None
+    if code is not None and torch_compiled.is_skipped(code):
+        return one.raised  # a stance does not fail for what is skipped
+    return one.raised + one.stances.get(torch_compiled.FAILING_STANCE, 0)
 
 
 def _runs_one_graph_a_call(one: Compiled, graphs: list[GraphRecord]) -> bool:
@@ -183,14 +213,18 @@ def _decide(record: CompiledRecord, one: Compiled, calls: int, served: bool) -> 
     if served:
         cause = None
         if one.limit_hits and record.eager_calls != 0:
-            cause = next(c for c in one.causes if c.code == notes.RECOMPILE_LIMIT)
+            # None where it was of another function, such as an optimizer's step, that it calls.
+            cause = next((c for c in one.causes if c.code == notes.RECOMPILE_LIMIT), None)
         elif under:
             cause = _stance(under)
+        elif record.eager_calls:
+            cause = next((c for c in one.causes if c.code == notes.SKIPPED), None)
         if cause is None:
             return
         record.outcome = PARTLY_EAGER
     else:
-        record.outcome = RAISED if one.raised and one.raised >= calls else EAGER
+        raised = _raised(one)
+        record.outcome = RAISED if raised and raised >= calls else EAGER
         cause = _reason(one, calls)
     record.reason, record.reason_code = cause.reason, cause.code
     record.reason_file, record.reason_line = cause.file, cause.line
@@ -214,7 +248,8 @@ def _reason(one: Compiled, calls: int) -> Cause:
     stances = {s: count for s, count in one.stances.items() if s in _FORCED | _LATER}
     if sum(stances.values()) >= calls:
         return _stance(stances)
-    met = [cause for cause in one.causes if cause.code != notes.SKIPPED]
+    skipped = [cause for cause in one.causes if cause.code == notes.SKIPPED]
+    met = [cause for cause in one.causes if cause not in skipped]
     own = [cause for cause in met if cause.function[1:] == target.function[1:]]
     if met:
         cause = (own or met)[0]
@@ -227,11 +262,11 @@ def _reason(one: Compiled, calls: int) -> Cause:
         return _of(one, notes.DISABLED, f"{target.name} is under torch.compiler.disable")
     if code is not None and code.co_flags & (inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR):
         return _of(one, notes.NOT_COMPILABLE, "it is a generator, which Dynamo does not compile")
+    if skipped:
+        return skipped[0]
     if code is not None and torch_compiled.is_skipped(code):
         words = f"{target.name}'s own frames are torch's, which Dynamo skips"
         return Cause(_of_torchs(one), words, target.function)
-    if one.causes:
-        return one.causes[0]
     if torch_compiled.is_switched_off():
         return _of(one, notes.SWITCHED_OFF, "torch._dynamo.config.disable is set")
     return _of(one, notes.UNKNOWN, "Dynamo began no compilation, and does not say why")

@@ -10,6 +10,7 @@ from instrumented_backend.records import GuardRecord, RecompileRecord
 MAX_FUNCTIONS = 1_000
 MAX_GUARDS = 50  # of one function
 MAX_VALUES = 6  # of one guard
+_SPECIALIZED = "specialized"  # a size that the program itself keeps from being dynamic
 
 
 @dataclass
@@ -70,7 +71,7 @@ class RecompileLog:
             return None
         record.count += 1
         # One guard can fail against several compiled versions: with the newest version first.
-        failed = {(guard.kind, guard.subject): guard for guard in reversed(list(guards))}
+        failed = {(_kind(guard.kind), guard.subject): guard for guard in reversed(list(guards))}
         met = [self._failed(record, guard) for guard in failed.values()]
         known = [guard for guard, _ in met if guard is not None]
         # A version for another value is no reason to recompile where there is one for this value:
@@ -86,16 +87,17 @@ class RecompileLog:
     ) -> tuple[GuardRecord | None, bool]:
         """The guard's record, and whether no version was compiled for the value that it met."""
         for known in record.guards:
-            if (known.kind, known.subject) == (guard.kind, guard.subject):
+            if (_kind(known.kind), known.subject) == (_kind(guard.kind), guard.subject):
+                if guard.kind == _SPECIALIZED:
+                    known.kind, known.cure = guard.kind, guard.cure
+                    _place(known, guard, record.file)
                 break
         else:
             if len(record.guards) >= MAX_GUARDS:
                 record.guards_left_out += 1
                 return None, True
             known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
-            if guard.frame is not None:
-                known.file, known.line = guard_place(guard, record.file)
-                known.source = guard.frame.source
+            _place(known, guard, record.file)
             record.guards.append(known)
         is_new = guard.new is None or guard.new not in known.values
         known.count += 1
@@ -114,6 +116,17 @@ class RecompileLog:
         for record in records:
             record.guards.sort(key=lambda guard: -guard.count)
         return sorted(records, key=lambda record: (-record.limit_hits, -record.compile_s))
+
+
+def _kind(kind: str) -> str:
+    """A size is one guard, though the first version may have it as any size, and later ones not."""
+    return "shape" if kind == _SPECIALIZED else kind
+
+
+def _place(known: GuardRecord, guard: FailedGuard, functions_file: str | None) -> None:
+    if guard.frame is not None:
+        known.file, known.line = guard_place(guard, functions_file)
+        known.source = guard.frame.source
 
 
 def guard_place(guard: FailedGuard, functions_file: str | None) -> tuple[str | None, int | None]:

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from instrumented_backend.observe.code.generated import GeneratedCode
+from instrumented_backend.observe.code.node_lines import NodeLines
 from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.graphs.counters import METRICS_GROUP, Counts, add
-from instrumented_backend.observe.graphs.node_lines import NodeLines
 from instrumented_backend.observe.messages.reasons import read_reason
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.captured import GraphOps

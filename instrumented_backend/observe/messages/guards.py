@@ -5,6 +5,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from instrumented_backend.observe.messages.reasons import Frame, frames, users_f
 from instrumented_backend.torch_compat import dynamo, fx
 
 MAX_TEXT = 300
+_IMPORTED = "__import_"  # Dynamo's names for modules in a function's globals
+_KEPT = "what was computed before it"  # Dynamo has it on its stack, over a graph break
 MAX_VALUE = 60
 
 Scope = tuple[Mapping[str, Any], Mapping[str, Any]]  # locals, globals
@@ -20,7 +23,8 @@ Scope = tuple[Mapping[str, Any], Mapping[str, Any]]  # locals, globals
 _COMPILE_ID = re.compile(r"^!?[\d/]+: ")
 _STACK = "\nUser stack trace:\n"
 _COMMENT = re.compile(
-    r"\s+# (?P<code>.*?)(?:  # (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+))?$"
+    r"\s+# (?P<code>.*?)(?:  # (?P<file>\S+):(?P<line>\d+) in (?P<function>\S+))?"
+    r"(?: \([^()]*\))?$"  # torch's own line
 )
 _HINT = re.compile(r" \(HINT: (?P<hint>.*)\)$", re.DOTALL)
 _PARAMETER = re.compile(r"\. Guard failed on a parameter.*$", re.DOTALL)  # and torch's advice
@@ -29,6 +33,7 @@ _TENSOR = re.compile(
     r"[Ee]xpected (?:device index to be |requires_grad=)?(?P<old>.*?)(?:, actual (?P<new>.*))?$",
     re.DOTALL,
 )
+_EMPTY = re.compile(r"(?P<not>not )?(?P<name>[LG]\[[^=<>!() ]+|[A-Za-z_][\w.\[\]']*)$")
 _STATE = re.compile(r"GLOBAL_STATE changed: (?P<names>.*?)\s*$")
 _TYPE = re.compile(r"___check_type_id\((?P<name>.*), \d+\), type=<class '(?P<type>[^']*)'>$")
 _LENGTH = re.compile(r"len\((?P<name>.*)\) (?:==|>=|<=|<|>|!=) (?P<old>.*)$")
@@ -88,7 +93,7 @@ def failed_guard(reason: str, scope: Scope | None, is_resumed: bool = False) -> 
                 break
     found = found or ("other", body[:MAX_TEXT], None, None)
     kind, subject, old, new = found
-    cure = _cure(found, hint, known != body, is_resumed)
+    cure = _cure(found, hint, known != body, is_resumed, frame.source if frame else None)
     return FailedGuard(kind, subject, old, new, frame, cure, body[:MAX_TEXT])
 
 
@@ -160,6 +165,15 @@ def _length(match: re.Match[str], scope: Scope | None) -> _Found:
     return kind, f"length of {_name(match['name'])}", match["old"], new
 
 
+def _empty(match: re.Match[str], scope: Scope | None) -> _Found | None:
+    """Whether a list or a dict has anything in it."""
+    found, value = _look_up(match["name"], scope)
+    if not found or not isinstance(value, (list, dict, set, tuple)):
+        return None
+    states = ("empty", "not empty") if match["not"] else ("not empty", "empty")
+    return "empty", f"whether {_name(match['name'])} is empty", *states
+
+
 def _object(match: re.Match[str], scope: Scope | None) -> _Found:
     """A guard on the very object: torch has its address only."""
     name, kind = match["name"], (match["type"] or "object").removeprefix("__main__.")
@@ -193,6 +207,11 @@ def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
     size = _SIZE.match(name)
     found, value = _look_up(name, scope)
     new = _describe(value) if found else None
+    if size is not None and operator == "==" and size["method"] == "size":
+        if _ANY_SIZE.search(old):
+            text = f"{_size(size)} == {_name(_ANY_SIZE.sub(_size, old))}"
+            return "relation", text, "True", "False"
+        return _kind_of_size(old), _size(size), old, new
     if size is not None:
         return "shape" if size["method"] == "size" else "stride", _size(size), old, new
     if operator in ("is", "is not") and old == "None":
@@ -205,6 +224,13 @@ def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
     return _value_kind(name, old), _name(name), old, new
 
 
+def _kind_of_size(old: str) -> str:
+    """A size that could have been any other, but for what the program does with it."""
+    if old in ("0", "1"):
+        return "range"
+    return "specialized" if old.isdecimal() else "shape"
+
+
 def _value_kind(name: str, old: str) -> str:
     if name.startswith("G["):
         return "global"
@@ -212,7 +238,7 @@ def _value_kind(name: str, old: str) -> str:
         value = ast.literal_eval(old)
     except (ValueError, SyntaxError):
         return "value"
-    if re.search(r"[.\]]", _name(name)) and isinstance(value, (int, float, bool, str)):
+    if "." in _name(name) and isinstance(value, (int, float, bool, str)):
         return "attribute"
     return type(value).__name__ if isinstance(value, (bool, int, float, str)) else "value"
 
@@ -227,6 +253,7 @@ _READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     (_COMPARED, _compared),
     (_RANGE, _range),
     (_RELATION, _relation),
+    (_EMPTY, _empty),
 )
 
 
@@ -240,7 +267,15 @@ def _name(expression: str) -> str:
     text = re.sub(r"^G\['(\w+)'\]", r"global \1", text)
     text = re.sub(r"\bG\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\.(?:_modules|_parameters|_buffers)\['(\w+)'\]", r".\1", text)
+    text = re.sub(rf"\b{_IMPORTED}(\w+?)\.(?=\w)", _module, text)
+    text = re.sub(r"\b___stack(\d+)", rf"{_KEPT} (\1)", text)
     return text[:MAX_TEXT]
+
+
+def _module(match: re.Match[str]) -> str:
+    """Dynamo's name for a module's globals."""
+    module = match[1].replace("_dot_", ".")
+    return "" if module == "__main__" else f"{module}."
 
 
 def _describe(value: Any) -> str | None:
@@ -278,7 +313,10 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
     if isinstance(node, ast.Attribute):
         return getattr(_follow(node.value, scope), node.attr)
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        return _follow(node.value, scope)[node.slice.value]
+        key, container = node.slice.value, _follow(node.value, scope)
+        if isinstance(key, str) and key.startswith(_IMPORTED) and key not in container:
+            return sys.modules[key.removeprefix(_IMPORTED).replace("_dot_", ".")]
+        return container[key]
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
@@ -297,6 +335,10 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
 _USUAL = "one graph for each is usual"
 _CURES = {
     "shape": "torch.compile(dynamic=True)",
+    "specialized": (
+        "the function does something else for each size (a loop over it, a branch on it): pad to "
+        "few sizes, or compile what is inside of the loop"
+    ),
     "range": "sizes 0 and 1 have graphs of their own: one graph for each is usual",
     "relation": "one graph for each outcome is usual; else take the branch out of the function",
     "stride": "call .contiguous(), or give the tensor the same memory layout each time",
@@ -308,8 +350,8 @@ _CURES = {
     "float": (
         "pass it as a tensor (torch.tensor(value)) where it is computed with, or keep it constant"
     ),
-    "bool": f"{_USUAL} value; else compile the two branches apart",
-    "str": f"{_USUAL} value; else compile a function for each",
+    "bool": "one graph for each value is usual; else compile the two branches apart",
+    "str": "one graph for each value is usual; else compile a function for each",
     "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
     "attribute": (
         "keep it constant, or make it a tensor where it is computed with "
@@ -317,12 +359,13 @@ _CURES = {
     ),
     "keys": "pass the same keys (as keyword arguments: the same names) in every call",
     "length": "stack the items into one tensor before the call; else one graph for each is usual",
+    "empty": "one graph for each of empty and not empty is usual",
     "type": _USUAL,
-    "object": f"{_USUAL} object; else pass the same one every time",
-    "function": f"{_USUAL} function; else pass the same one every time",
+    "object": "one graph for each object is usual; else pass the same one every time",
+    "function": "one graph for each function is usual; else pass the same one every time",
     "identity": "pass the same tensors in the same places every time",
-    "grad_mode": f"{_USUAL} mode: warm up both training and inference",
-    "training": f"{_USUAL} mode: warm up both train() and eval()",
+    "grad_mode": "one graph for each mode is usual: warm up both training and inference",
+    "training": "one graph for each mode is usual: warm up both train() and eval()",
     "autocast": "enter autocast in the same way for every call, or inside the function",
     "num_threads": "set it once, before the first call",
     "deterministic_algorithms": "set it once, before the first call",
@@ -333,11 +376,24 @@ _A_TENSOR = "a tensor"
 
 
 def _cure(
-    found: _Found, hint: re.Match[str] | None, on_parameter: bool, is_resumed: bool
+    found: _Found,
+    hint: re.Match[str] | None,
+    on_parameter: bool,
+    is_resumed: bool,
+    source: str | None,
 ) -> str | None:
     kind, subject, *values = found
     if kind == "shape":
         return _cure_of_shape(subject, on_parameter, is_resumed)
+    if _KEPT in subject and kind not in ("int", "type", "none"):
+        return f"mend the graph break that the function goes on after: {_KEPT} is from there"
+    rate = _OF_OPTIMIZER.search(subject)
+    if rate is not None:
+        return _RATE if rate["name"] == "lr" else _NO_RATE
+    if kind in _CHANGED and source is not None and _is_changed(subject, source):
+        return f"change {_CHANGED[kind](subject)} outside of the compiled function, after the call"
+    if kind == "global" and re.fullmatch(r"-?\d+", values[0] or ""):
+        return "pass it as an argument, with torch.compile(dynamic=True), or leave it constant"
     if kind == "none":
         return _cure_of_none(subject, values)
     if kind == "attribute" and hint is not None and "allow_unspec_int_on_nn_module" in hint["hint"]:
@@ -346,6 +402,28 @@ def _cure(
             "torch.compile(dynamic=True)"
         )
     return _CURES.get(kind)
+
+
+def _is_changed(subject: str, source: str) -> bool:
+    """Does the line assign to it, or add to it? Not by ``f(rate=rate)``."""
+    name = re.escape(_changed_name(subject).partition("[")[0].rpartition(".")[2])
+    item = rf"\b{name}(?:\[[^]]*\])*"
+    changes = rf"(?:^|;)\s*(?:[\w.\[\]]+\.)?{item}\s*[-+*/]?=[^=]", rf"{item}\.(?:{_ADDERS})\("
+    return any(re.search(change, source) for change in changes)
+
+
+def _changed_name(subject: str) -> str:
+    name = subject.removeprefix("global ").removeprefix("length of ")
+    return re.sub(r"^whether (.*) is empty$", r"\1", name).removeprefix("global ")
+
+
+_ADDERS = "append|extend|insert|add|update|pop|popleft|appendleft|remove|clear|setdefault"
+_CHANGED: dict[str, Callable[[str], str]] = {
+    kind: _changed_name for kind in ("global", "attribute", "length", "keys", "empty")
+}
+_OF_OPTIMIZER = re.compile(r"\bparam_groups\[\d+\]\['(?P<name>\w+)'\]")
+_RATE = "give the optimizer lr=torch.tensor(...), which a scheduler then changes in place"
+_NO_RATE = "leave the optimizer's step out of what is compiled, or keep it constant"
 
 
 def _cure_of_shape(subject: str, on_parameter: bool, is_resumed: bool) -> str:

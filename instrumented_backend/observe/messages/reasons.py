@@ -50,7 +50,17 @@ _BETTER_HINTS = (
         "function",
     ),
 )
+# What Dynamo does not trace can be called before or after what is compiled.
+_AVOIDED = re.compile(
+    r"Avoid calling (?:the function |builtin |`)*`?(?P<name>[\w.]+)`?(?: with argument types .*)?"
+)
+_EXTENSION = re.compile(
+    r"does not know how to trace the (?:Python )?builtin `(?P<name>[\w.]+?)\.?`"
+)
+_CONTEXT = re.compile(r"Avoid using the unsupported context manager")
+_SPECIAL = re.compile(r"\.__\w+__$")  # of a class: Python calls it where the class is used
 _REFUSED = f"Backend compiler `{hooks.BACKEND_NAME}` failed"
+_RAISED = re.compile(rf"^backend='(?:{hooks.BACKEND_NAME}|inductor)' raised:$")
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 # Said of a break besides its own message, which comes too.
 _SAID_TWICE = ("Graph break: torch.compile cannot properly resume", "WON'T CONVERT")
@@ -120,6 +130,8 @@ def read_reason(message: str) -> Reason:
     begins with the exception's type and a colon.
     """
     lines = message.strip().splitlines() or ["unknown"]
+    if _RAISED.match(lines[0].strip()):  # the exception is in the next line
+        lines[0] = " ".join(["Inductor raised", *(line.strip() for line in lines[1:2])])
     for above, line in pairwise(lines):
         if line.startswith(_EXPLANATION):
             return Reason(_plain(above), _plain(line.removeprefix(_EXPLANATION)) or None)
@@ -161,8 +173,13 @@ def frames(stack: str) -> list[Frame]:
 
 
 def users_frame(stack: list[Frame]) -> Frame | None:
-    """The innermost frame outside torch and the standard library."""
-    return next((frame for frame in reversed(stack) if not is_internal(frame.file)), None)
+    """The innermost frame outside torch and the standard library.
+
+    Code from ``exec`` that has no text stands for its caller, if that has one.
+    """
+    found = [frame for frame in reversed(stack) if not is_internal(frame.file)]
+    with_text = (frame for frame in found if frame.source or not frame.file.startswith("<"))
+    return next(with_text, found[0] if found else None)
 
 
 def is_repetition(payload: str) -> bool:
@@ -212,4 +229,16 @@ def _hint(message: str, reason: str, whose: str | None) -> str | None:
     for pattern, better in _BETTER_HINTS:
         if pattern.search(f"{reason}\n{hint}"):
             return better
-    return hint
+    return None if hint is None else _outside(reason, hint)
+
+
+def _outside(reason: str, hint: str) -> str:
+    """Not "avoid it": a program that calls it has to."""
+    if _CONTEXT.match(hint):
+        return "move the `with` statement out of the compiled function, or compile what is in it"
+    found = _AVOIDED.match(hint) or ("C/C++" in hint and _EXTENSION.search(reason)) or None
+    if found is None:
+        return hint
+    name = _SPECIAL.sub("", found["name"])
+    verb = "call" if name == found["name"] else "use"
+    return f"{verb} `{name}` outside of the compiled function"

@@ -12,6 +12,8 @@ _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths[
 # The package's root, however deep in it this module is.
 _PACKAGE = str(Path(__file__).parents[__name__.count(".") - 1])
 _OWN = tuple(os.path.join(path, "") for path in (machine.folder(), _PACKAGE))
+# Dynamo's frame around a function of torch's that was given to torch.compile: it stands for nobody.
+_WRAPPER = os.path.join(machine.folder(), "_dynamo", "external_utils.py")
 _POLYFILLS = os.path.join(machine.folder(), "_dynamo", "")
 _DEMO = os.path.join(_PACKAGE, "demo.py")  # stands for a program of the user's
 
@@ -38,6 +40,6 @@ def is_installed(file: str) -> bool:
 
 def is_library(file: str) -> bool:
     """Code of the standard library, and Dynamo's, which stands for it."""
-    return file.startswith(_POLYFILLS) or (
+    return (file.startswith(_POLYFILLS) and file != _WRAPPER) or (
         file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
     )

@@ -1,5 +1,6 @@
 """The user's lines on which eager ops are met."""
 
+import linecache
 import sys
 import threading
 from types import CodeType, FrameType
@@ -32,7 +33,8 @@ _NOWHERE: _Spot = (0, 0)
 class Lines:
     """Finds the line of an op, and numbers the lines that were found.
 
-    Frames of torch, of the standard library and of this package are skipped. Ops of a backward
+    Frames of torch, of the standard library and of this package are skipped. Code from ``exec``
+    that has no text stands for its caller, if that has one, as it does to Dynamo. Ops of a backward
     run on threads of the autograd engine's own: theirs is the line that called ``backward``.
     """
 
@@ -102,9 +104,10 @@ class Lines:
         return Line(code.co_filename, line, code.co_qualname, code.co_firstlineno)
 
     def _user_frame(self, frame: FrameType | None) -> FrameType | None:
+        without_text = None  # code that was made while the program ran: nobody can look at it
         for _ in range(MAX_DEPTH):
             if frame is None:
-                return None
+                break
             file = frame.f_code.co_filename
             internal = self._internal.get(file)
             if internal is None:
@@ -112,9 +115,11 @@ class Lines:
                 if len(self._internal) < MAX_LINES:
                     self._internal[file] = internal
             if not internal:
-                return frame
+                if not file.startswith("<") or file in linecache.cache:
+                    return frame
+                without_text = without_text or frame
             frame = frame.f_back
-        return None
+        return without_text
 
     def _backward_frame(self) -> FrameType | None:
         """The user's frame of the thread that waits in the autograd engine, if just one does."""

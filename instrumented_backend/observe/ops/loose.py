@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.observed import Observed
+from instrumented_backend.observe.ops.observed import Observed, Part
 from instrumented_backend.observe.ops.scaling import Scaled, together
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 FEW = 8  # windows
+AWAKE = 0.05  # of certain windows, at least: the main thread may have compiled all the time
 
 
 def loose(observed: Observed) -> Iterator[Scaled]:
@@ -22,38 +23,39 @@ def loose(observed: Observed) -> Iterator[Scaled]:
     if certain.cells:
         yield Scaled(certain, 1.0, 1.0)
     left_ns = 0.0 if observed.whole else max(0.0, observed.elapsed_ns - certain.seen.ns)
-    is_enough = random.seen.windows >= FEW or not certain.cells
-    source = random if is_enough else together(observed.loose)
-    if not source.cells or not source.seen.ns or not left_ns:
-        return
-    factor = left_ns / source.seen.ns
-    scaled = Scaled(
-        source,
-        factor,
-        factor,
-        _variance(source.seen, "ops", factor),
-        _variance(source.seen, "op_ns", factor),
+    if random.seen.windows >= FEW or not certain.cells:
+        if random.cells and left_ns:
+            yield _times(random, left_ns / random.seen.ns)
+    elif left_ns:
+        yield _by_both(observed, left_ns)
+
+
+def _times(part: Part, factor: float) -> Scaled:
+    ops, op_ns = (_variance(part.seen, name, factor) for name in ("ops", "op_ns"))
+    return Scaled(part, factor, factor, ops, op_ns)
+
+
+def _by_both(observed: Observed, left_ns: float) -> Scaled:
+    """Where chance saw little. Threads may wait while the main one compiles, or work on."""
+    certain, random = (part.seen for part in observed.loose)
+    awake_ns = max(AWAKE * certain.ns, certain.ns - observed.times.main_compile_ns)
+    scaled = _times(together(observed.loose), left_ns / (awake_ns + random.ns))
+
+    def apart(name: str, estimate: float) -> float:
+        """Two standard errors are how far other ways to tell are from the estimate."""
+        of_certain, of_random = getattr(certain, name), getattr(random, name)
+        others = [left_ns * (of_certain + of_random) / (certain.ns + random.ns)]
+        others.append(left_ns * of_random / random.ns if random.ns else 0.0)
+        return float(max(abs(estimate - other) for other in others) / SPREAD) ** 2
+
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
+        ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
     )
-    if not is_enough:
-        ops = _apart(certain.seen, random.seen, "ops", left_ns, scaled.ops)
-        op_ns = _apart(certain.seen, random.seen, "op_ns", left_ns, scaled.ns)
-        scaled = replace(
-            scaled,
-            ops_variance=scaled.ops_variance + ops,
-            ns_variance=scaled.ns_variance + op_ns,
-        )
-    yield scaled
 
 
 def _variance(seen: Seen, name: str, factor: float) -> float:
     """By how far windows differ, and at least as if each op came by chance."""
     by_chance = (factor * getattr(seen, name)) ** 2 / max(1.0, seen.ops)
     return max(float(by_chance), variance(seen, name, factor))
-
-
-def _apart(certain: Seen, random: Seen, name: str, left_ns: float, estimate: float) -> float:
-    """Two standard errors are how far the two are apart; or all, where chance saw nothing."""
-    if not random.ns:
-        return (estimate / SPREAD) ** 2
-    rates = [getattr(seen, name) / seen.ns for seen in (certain, random)]
-    return float((left_ns * (rates[0] - rates[1]) / SPREAD) ** 2)

@@ -271,7 +271,7 @@ def _like(near: Part, n: float, ns: float, octave: int) -> Scaled:
         return scaled
     # What made these longer may have been ops like the others, or none: two standard errors are as
     # many as go into the time.
-    more = scaled.ops * max(0.0, ns * near.seen.n / (n * near.seen.ns) - 1.0)
+    more = scaled.ops * max(0.0, ns * near.seen.n / (n * max(1.0, near.seen.ns)) - 1.0)
     apart_ns = (ns - scaled.ns) / SPREAD
     return replace(
         scaled,

@@ -10,9 +10,10 @@ from markupsafe import Markup, escape
 from instrumented_backend.records import FileRecord, LineRecord, MissingRecord, Report
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.units import duration
-from instrumented_backend.views.page.texts import source_of
+from instrumented_backend.views.page.texts import Reading, source_of
 from instrumented_backend.views.words import count, short_path
 
+MAX_LINES = 20_000  # with something to tell: no more are written
 MAX_WIDTH = 1_000  # characters of one line
 WHOLE = 300  # lines of a file that is shown whole
 AROUND = 12  # lines shown before and after one with something to tell, in longer files
@@ -31,6 +32,7 @@ class ShownLine:
     eager: list[MissingRecord] = field(default_factory=list)
     title: str = ""
     skipped: int = 0  # lines between the one above and this one
+    is_target: bool = False  # something else on the page leads here
 
 
 @dataclass
@@ -68,6 +70,11 @@ class ShownFile:
         return sum(known) if known else None
 
     @property
+    def most_us(self) -> float:
+        """Of one line."""
+        return max((one.eager_time_us or 0.0 for one in self.records), default=0.0)
+
+    @property
     def breaks(self) -> int:
         return sum(len(one.breaks) for one in self.records)
 
@@ -76,44 +83,75 @@ class ShownFile:
         return sum(one.recompiles for one in self.records)
 
 
-def shown_files(report: Report, prefix: str, with_source: bool) -> list[ShownFile]:
-    """Files by the time lost in them, most first; what is on no known line comes last."""
+def shown_files(report: Report, prefix: str, reading: Reading | None) -> list[ShownFile]:
+    """Files by the time lost in them, most first; what is on no known line comes last.
+
+    Without ``reading``, no source.
+    """
     by_file: defaultdict[str | None, list[LineRecord]] = defaultdict(list)
-    for record in report.lines:
+    for record in report.lines[:MAX_LINES]:
         by_file[record.file].append(record)
     eager: defaultdict[tuple[str | None, int | None], list[MissingRecord]] = defaultdict(list)
     for missed in report.ops.missing:
         eager[missed.file, missed.line].append(missed)
     known = {record.file: record for record in report.files}
+    targets = _targets(report)
     files = []
     for number, (file, records) in enumerate(by_file.items()):
         if file is None:
+            if not any(map(_tells_something, records)):
+                continue
             shown_file = ShownFile("no known line", "", f"{prefix}f-none", records)
             shown_file.said = "ops of threads without a frame of the program's, and library kernels"
         else:
-            entry = known.get(file, FileRecord(file))
             shown_file = ShownFile(short_path(file, None), file, f"{prefix}f{number}", records)
-            _add_lines(shown_file, entry, eager, with_source)
         files.append(shown_file)
-    return sorted(files, key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))
+    files.sort(key=lambda each: (not each.path, -each.lost_us, -(each.captured_ops or 0)))
+    for each in files:  # in this order: room and colours are for the first
+        if each.path:
+            entry = known.get(each.path, FileRecord(each.path))
+            _add_lines(each, entry, eager, targets[each.path], reading)
+    return files
+
+
+def _targets(report: Report) -> defaultdict[str | None, set[int]]:
+    """Lines where no op was seen, and which tables and breaks name."""
+    places = [(graph.file, graph.line) for graph in report.graphs]
+    places += [(one.file, one.line) for one in report.compiled]
+    for broken in report.breaks:
+        places.append((broken.called_file, broken.called_line))
+        places += [(skipped.file, skipped.line) for skipped in broken.skipped]
+    targets: defaultdict[str | None, set[int]] = defaultdict(set)
+    for file, line in places:
+        if file is not None and line is not None:
+            targets[file].add(line)
+    return targets
+
+
+def _tells_something(record: LineRecord) -> bool:
+    return bool(states(record) or record.kernels)
 
 
 def _add_lines(
     file: ShownFile,
     entry: FileRecord,
     eager: dict[tuple[str | None, int | None], list[MissingRecord]],
-    with_source: bool,
+    targets: set[int],
+    reading: Reading | None,
 ) -> None:
-    source, why = source_of(entry) if with_source else (None, "left out: --no-source")
+    source, why = source_of(entry, reading) if reading else (None, "left out: --no-source")
     file.said = why
     records = {record.line: record for record in file.records if record.line is not None}
-    code = _highlighted(source) if source is not None else {}
-    wanted = _wanted(list(records), len(source)) if source is not None else sorted(records)
+    code = {} if source is None or reading is None else _drawn_lines(source, reading)
+    length = 0 if source is None else len(source)
+    targets = {line for line in targets if line <= length}
+    wanted = _wanted([*records, *targets], length) if source is not None else sorted(records)
     above = 0
     for number in wanted:
         record = records.get(number)
         line = ShownLine(number, code.get(number, Markup("")), record)
         line.skipped = number - above - 1 if source is not None else 0
+        line.is_target = number in targets
         if record is not None:
             line.eager = eager.get((file.path, number), [])
             line.states = states(record)
@@ -176,12 +214,19 @@ def told(record: LineRecord, eager: Sequence[MissingRecord]) -> str:
 # --- Source -------------------------------------------------------------------------------------
 
 
-def _highlighted(source: list[str]) -> dict[int, Markup]:
-    """By line. Text that is no Python is shown all the same."""
+def _drawn_lines(source: list[str], reading: Reading) -> dict[int, Markup]:
+    """By line; in colours, if there is room for them."""
+    cut = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]} …" for line in source]
+    if reading.has_colours(sum(map(len, cut))):
+        return _highlighted(cut)
+    return {number: _drawn([("", line)]) for number, line in enumerate(cut, start=1)}
+
+
+def _highlighted(cut: list[str]) -> dict[int, Markup]:
+    """Text that is no Python is shown all the same."""
     from pygments.lexers import PythonLexer
     from pygments.token import STANDARD_TYPES
 
-    cut = [line if len(line) <= MAX_WIDTH else f"{line[:MAX_WIDTH]} …" for line in source]
     lines: list[list[tuple[str, str]]] = [[]]
     for kind, value in PythonLexer(stripnl=False, ensurenl=False).get_tokens("\n".join(cut)):
         while kind not in STANDARD_TYPES:

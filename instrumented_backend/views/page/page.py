@@ -1,16 +1,20 @@
 """The report as one HTML file: no request to anywhere, opened from disk."""
 
 import base64
+import errno
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from instrumented_backend.records import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
     BreakRecord,
+    GraphRecord,
     KernelRecord,
     NextStep,
     RecompileRecord,
@@ -18,23 +22,27 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.fields import field_values
-from instrumented_backend.units import duration, percent, seconds, size
+from instrumented_backend.units import duration, percent, seconds, size, whole
 from instrumented_backend.views.advice import remarks
 from instrumented_backend.views.names import Names
-from instrumented_backend.views.next_steps import TRIAL, at_most, next_steps
+from instrumented_backend.views.next_steps import TRIAL, TRIAL_TELLS, at_most, next_steps
 from instrumented_backend.views.not_compiled import not_compiled
 from instrumented_backend.views.output import Place, TableRow
 from instrumented_backend.views.page.annotated import ShownFile, shown_files
 from instrumented_backend.views.page.charts import Bar, device_bar, gpu_bars, ledger_bar
 from instrumented_backend.views.page.tables import ShownTable, shown_table
-from instrumented_backend.views.page.texts import KernelTexts
+from instrumented_backend.views.page.texts import KernelTexts, Reading
 from instrumented_backend.views.page.timeline import Timeline, phase_totals, timeline
-from instrumented_backend.views.words import count, short_path
+from instrumented_backend.views.words import beginning, count, function, short_path
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 MAX_REPORTS = 16  # drawn in full
+MAX_KERNELS = 10_000  # of one report
+MAX_PAGE = 200_000_000  # characters: what is named in many places is drawn in all of them
+
+Record = TypeVar("Record")
 _TOLD_IN = {
     "break": "breaks",
     "recompile": "recompiles",
@@ -47,23 +55,32 @@ _TOLD_IN = {
 TOLD_APART = ("graphs", "compiled", "missing", "caches", "compile", "counters")
 
 
+class PageTooLarge(OSError):
+    """No browser would open it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EFBIG, f"it would have more than {MAX_PAGE // 1_000_000} MB")
+
+
 def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool = False) -> str:
     """One page of one or several reports, of which the first is shown first.
 
     Without ``source``, no text of the program or of generated code is in it. ``frame``: it is
-    shown inside another page.
+    shown inside another page. Raises `PageTooLarge`.
     """
     # In a frame, kernels' sources would be most of it, and saved with the notebook.
     texts = source and not frame
+    reading = Reading()
     drawn = [
-        _drawn(report, number, source, texts) for number, report in enumerate(reports[:MAX_REPORTS])
+        _drawn(report, number, reading if source else None, texts)
+        for number, report in enumerate(reports[:MAX_REPORTS])
     ]
     script = _text("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return (
+    pieces = (
         _environment()
         .get_template("page.html")
-        .render(
+        .generate(
             drawn=drawn,
             left_out=max(0, len(reports) - MAX_REPORTS),
             ranks=_ranks(reports) if len(reports) > 1 else [],
@@ -74,6 +91,16 @@ def render_page(reports: Sequence[Report], *, source: bool = True, frame: bool =
             title=_title(reports[0]),
         )
     )
+    return "".join(_bounded(pieces))
+
+
+def _bounded(pieces: Iterable[str]) -> Iterator[str]:
+    left = MAX_PAGE
+    for piece in pieces:
+        left -= len(piece)
+        if left < 0:
+            raise PageTooLarge
+        yield piece
 
 
 def to_bytes(page: str) -> bytes:
@@ -101,9 +128,15 @@ def _environment() -> "Environment":
         lstrip_blocks=True,
     )
     environment.filters.update(
-        duration=duration, seconds=seconds, percent=percent, size=size, where=_where
+        duration=duration,
+        seconds=seconds,
+        percent=percent,
+        size=size,
+        where=_where,
+        whole=whole,
+        moment=_moment,
     )
-    environment.globals.update(count=count)
+    environment.globals.update(count=count, function=function)
     return environment
 
 
@@ -111,7 +144,7 @@ def _finalized(value: Any) -> Any:
     """Escape text of others: it may hold what reverses a line, or what no browser can read."""
     if value is None:
         return ""
-    return shown_text(value) if type(value) is str else value
+    return shown_text(beginning(value)) if type(value) is str else value
 
 
 def shown_text(text: str) -> str:
@@ -121,6 +154,11 @@ def shown_text(text: str) -> str:
 
 def _where(place: tuple[str | None, int | None]) -> str:
     return short_path(*place)
+
+
+def _moment(text: str) -> str:
+    """``"2026-11-24 23:36 UTC"``, of what the report has in ISO 8601."""
+    return f"{text[:10]} {text[11:16]} UTC" if text.endswith("+00:00") else text
 
 
 def _title(report: Report) -> str:
@@ -140,6 +178,18 @@ class ShownKernel:
 
 
 @dataclass
+class ShownStep:
+    """What to do: where, with the line's anchor; ``section`` is the part that tells more."""
+
+    words: str
+    place: str | None
+    anchor: str | None
+    section: str
+    bound: str
+    trial: bool  # only a trial tells how much of the bound is won
+
+
+@dataclass
 class Drawn:
     """What the template needs of one report; ``p`` is in front of its anchors."""
 
@@ -148,7 +198,7 @@ class Drawn:
     heading: str
     verdict: str
     loud: list[str]
-    steps: list[tuple[str, str, str]]  # the section, the bound, the words
+    steps: list[ShownStep]
     bars: list[Bar]
     files: list[ShownFile]
     timeline: Timeline
@@ -163,41 +213,61 @@ class Drawn:
         """Of a line that is shown."""
         return self.anchors.get((file, line))
 
-    def broken(self, number: int) -> BreakRecord:
-        return self.report.breaks[number]
+    def broken(self, number: int) -> BreakRecord | None:
+        """None where a line names one that is not in the report."""
+        return _at(self.report.breaks, number)
 
-    def again(self, number: int) -> RecompileRecord:
-        return self.report.recompiles[number]
+    def again(self, number: int) -> RecompileRecord | None:
+        return _at(self.report.recompiles, number)
+
+    def kernel_name(self, number: int) -> str:
+        kernel = _at(self.report.kernels, number)
+        return f"kernel {number}" if kernel is None else kernel.kernel_name
 
     def graph_name(self, graph: int) -> str:
-        for record in self.report.graphs:
-            if record.graph == graph:
-                name = self.names.function(record.compiled, record.function)
-                return f"graph {graph} ({name})" if name else f"graph {graph}"
-        return f"graph {graph}"
+        record = self._graphs.get(graph)
+        name = self.names.function(record.compiled, record.function) if record else None
+        return f"graph {graph} ({function(name)})" if name else f"graph {graph}"
+
+    @cached_property
+    def _graphs(self) -> dict[int | None, GraphRecord]:
+        return {record.graph: record for record in reversed(self.report.graphs)}
+
+    @property
+    def kernels_in_order(self) -> list[ShownKernel]:
+        """The longest first, where that is known."""
+        return sorted(self.kernels, key=lambda each: -(each.record.device_time_total_us or 0.0))
 
     @property
     def timed(self) -> bool:
         return any(each.record.device_time_total_us is not None for each in self.kernels)
 
     @property
+    def has_peaks(self) -> bool:
+        return any(each.record.peak_pct is not None for each in self.kernels)
+
+    @property
     def captured_pct(self) -> str:
         return percent(self.report.summary.pct_ops)
 
 
-def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
+def _at(records: Sequence[Record], number: int) -> Record | None:
+    return records[number] if 0 <= number < len(records) else None
+
+
+def _drawn(report: Report, number: int, reading: Reading | None, kernels: bool) -> Drawn:
     prefix = f"r{number}-"
-    files = shown_files(report, prefix, source)
+    files = shown_files(report, prefix, reading)
     anchors: dict[tuple[str | None, int | None], str] = {
         (file.path, line.number): f"{file.anchor}-{line.number}"
         for file in files
         for line in file.lines
-        if line.record is not None
+        if line.record is not None or line.is_target
     }
 
     first_kernels: dict[int | None, int] = {}
-    for place, kernel in enumerate(report.kernels):
-        first_kernels.setdefault(kernel.graph, place)
+    for at, kernel in enumerate(report.kernels):
+        first_kernels.setdefault(kernel.graph, at)
 
     def link(table: str, row: TableRow, column: str) -> str | None:
         value = row.get(column or "graph")
@@ -212,7 +282,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
     tables = {
         name: table for name in TOLD_APART if (table := shown_table(report, name, link)) is not None
     }
-    texts = KernelTexts()
+    texts = KernelTexts(reading) if reading and kernels else None
     bars = [ledger_bar(report.ledger), *gpu_bars(report.gpu), device_bar(report.ops.device)]
     return Drawn(
         p=prefix,
@@ -220,7 +290,7 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         heading=_heading(report),
         verdict=verdict(report),
         loud=not_compiled(report),
-        steps=_steps(report),
+        steps=_steps(report, anchors),
         bars=[bar for bar in bars if bar is not None],
         files=files,
         timeline=timeline(report),
@@ -228,8 +298,8 @@ def _drawn(report: Report, number: int, source: bool, kernels: bool) -> Drawn:
         tables=tables,
         remarks={name: remarks(report, name) for name in (*TOLD_APART, "ledger")},
         kernels=[
-            _kernel(place, kernel, anchors, texts if kernels else None)
-            for place, kernel in enumerate(report.kernels)
+            _kernel(at, kernel, anchors, texts)
+            for at, kernel in enumerate(report.kernels[:MAX_KERNELS])
         ],
         names=Names(report),
         anchors=anchors,
@@ -250,7 +320,7 @@ def _kernel(
         name: _words(value)
         for name, value in field_values(record).items()
         if value not in (None, [], {})
-        and name not in ("source_lines", "notes", "note_codes", "kernel_name")
+        and name not in ("source_lines", "op_lines", "notes", "note_codes", "kernel_name")
     }
     if texts is None:  # they may be of a folder that is nobody's business
         for name in ("path", "kernel_path"):
@@ -260,10 +330,13 @@ def _kernel(
 
 def _words(value: object) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items())
+        parts = ((name, _words(item), isinstance(item, list)) for name, item in value.items())
+        return ", ".join(
+            f"{name} [{words}]" if many else f"{name} {words}" for name, words, many in parts
+        )
     if isinstance(value, list):
         return ", ".join(map(str, value))
-    return str(value)
+    return whole(value) if type(value) is int else str(value)
 
 
 def _heading(report: Report) -> str:
@@ -302,24 +375,33 @@ def _verdict(report: Report) -> str:
         rest = f"; {words} took most of the rest ({percent(100 * spent / ledger.wall_s)})"
     return (
         f"{percent(100 * captured_s / ledger.wall_s)} of {seconds(ledger.wall_s)} was spent in "
-        f"compiled code ({graphs}){rest}."
+        f"compiled code ({graphs}){rest}.{_gpu_verdict(report)}"
     )
 
 
-def _steps(report: Report) -> list[tuple[str, str, str]]:
-    """What to do, from what costs most on: the section that tells more, the bound, the words."""
-    return [
-        (_TOLD_IN.get(step.code, "ledger"), _bound(step), _change(step))
-        for step in next_steps(report)
-    ]
+def _gpu_verdict(report: Report) -> str:
+    """Of all GPUs at once, where they agree."""
+    verdicts = {row.verdict for row in report.gpu.gpus}
+    if verdicts == {LAUNCH_BOUND}:
+        return " The GPU waits for the host: launch-bound."
+    if verdicts == {GPU_BOUND}:
+        return " The host waits for the GPU: GPU-bound."
+    return ""
 
 
-def _bound(step: NextStep) -> str:
-    return f"{at_most(step)}, which only a trial can tell" if step.known == TRIAL else at_most(step)
+def _steps(report: Report, anchors: dict[tuple[str | None, int | None], str]) -> list[ShownStep]:
+    """What to do, from what costs most on."""
+    return [_step(step, anchors) for step in next_steps(report)]
 
 
-def _change(step: NextStep) -> str:
-    return step.text if step.file is None else f"{short_path(step.file, step.line)}: {step.text}"
+def _step(step: NextStep, anchors: dict[tuple[str | None, int | None], str]) -> ShownStep:
+    place = anchor = None
+    if step.file is not None:
+        place, anchor = short_path(step.file, step.line), anchors.get((step.file, step.line))
+    trial = step.known == TRIAL
+    words = function(step.text.removeprefix(TRIAL_TELLS))
+    section = _TOLD_IN.get(step.code, "ledger")
+    return ShownStep(words, place, anchor, section, at_most(step), trial)
 
 
 # --- Several ------------------------------------------------------------------------------------
@@ -346,7 +428,7 @@ def _ranks(reports: Sequence[Report]) -> list[Compared]:
         ("total ops", [report.summary.total_ops for report in reports]),
         ("graphs from the cache", [report.caches.graphs.hit for report in reports]),
     ):
-        texts = ["-" if value is None else f"{value}" for value in values]
+        texts = ["-" if value is None else whole(value) for value in values]
         found.append(Compared(name, texts, len(set(texts)) > 1))
     for name, took in (
         ("compiling (s)", [report.compile.total_s for report in reports]),

@@ -5,9 +5,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from instrumented_backend.records import Report
+from instrumented_backend.views.grid import MAX_COLUMNS
 from instrumented_backend.views.output import Cell, TableRow
 from instrumented_backend.views.tables import TABLES, Table
 from instrumented_backend.views.text import cell_text, header_text, is_figure, shown_columns
+from instrumented_backend.views.words import function
 
 MAX_ROWS = 5_000
 
@@ -62,7 +64,7 @@ def shown_table(report: Report, name: str, link: Link) -> ShownTable | None:
         {key: cell_text(table, row, key) for key in row if key not in table.only_in_files}
         for row in rows
     ]
-    columns = shown_columns(texts)
+    columns = shown_columns(texts)[:MAX_COLUMNS]
     return ShownTable(
         name=name,
         title=table.title,
@@ -71,7 +73,7 @@ def shown_table(report: Report, name: str, link: Link) -> ShownTable | None:
         figures=[all(is_figure(row.get(column)) for row in rows) for column in columns],
         rows=[
             [
-                ShownCell(text.get(column, ""), row.get(column), link(name, row, column))
+                ShownCell(_words(column, text), row.get(column), link(name, row, column))
                 for column in columns
             ]
             for row, text in zip(rows, texts, strict=True)
@@ -80,6 +82,11 @@ def shown_table(report: Report, name: str, link: Link) -> ShownTable | None:
         sums=_sums(table, columns, rows) if len(rows) == len(found) else [],
         left_out=len(found) - len(rows),
     )
+
+
+def _words(column: str, texts: dict[str, str]) -> str:
+    text = texts.get(column, "")
+    return function(text) if column == "function" else text
 
 
 def _sums(table: Table, columns: list[str], rows: Sequence[TableRow]) -> list[ShownCell | None]:

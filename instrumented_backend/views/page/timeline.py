@@ -1,16 +1,18 @@
 """Compilations: when in the run each one was, inside which other, and what its time went into."""
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from instrumented_backend.records import CompileRecord, GraphRecord, Report, RunSection
+from instrumented_backend.records import CompileRecord, GraphRecord, Report
 from instrumented_backend.records.compilation import longest_first
 from instrumented_backend.units import seconds
 from instrumented_backend.views.page.charts import WIDTH, Bar, Part, bar
-from instrumented_backend.views.words import phase
+from instrumented_backend.views.words import function, phase
 
 MAX_COMPILATIONS = 60
 MAX_ROWS = 6  # compilations inside each other, or on several threads at once; the rest share one
+MAX_PHASES = 100  # Inductor has a dozen
 _SAME_S = 1e-3  # an inner one's clock is read after the outer one's
 _NARROWEST = 1.5  # in the SVG's units: what is drawn can be pointed at
 
@@ -44,19 +46,21 @@ class _Placed:
         words += [] if record.outcome == "compiled" else [record.outcome]
         words += [f"inside {self.inside.compile_id}"] if self.inside else []
         words += ["from a cache"] if self.cached else []
-        return f"{', '.join(words)} · {record.function or '?'}"
+        return f"{', '.join(words)} · {function(record.function or '?')}"
 
 
 def timeline(report: Report) -> Timeline:
     """Of many compilations, the longest."""
     timed = [record for record in report.compile.compilations if record.total_s]
     longest = sorted(timed, key=lambda record: -(record.total_s or 0.0))[:MAX_COMPILATIONS]
-    placed = list(_placed(longest, report.run, report.graphs))
+    # As in the ledger: from the process's start on, where that is known.
+    wall_s = report.ledger.wall_s or report.run.wall_s
+    placed = list(_placed(longest, report.run.seen_at, wall_s, report.graphs))
     most_s = max((record.total_s or 0.0 for record in longest), default=0.0)
     return Timeline(
-        rows=_rows(placed, report.run.wall_s),
+        rows=_rows(placed, wall_s),
         lanes=[_lane(one, most_s) for one in placed],
-        end=seconds(report.run.wall_s or 0.0),
+        end=seconds(wall_s or 0.0),
         left_out=len(timed) - len(longest),
     )
 
@@ -65,15 +69,18 @@ def phase_totals(phases: dict[str, float]) -> list[tuple[str, str, str]]:
     """For the legend: kind, words and seconds, the longest first."""
     return [
         (name.removesuffix("_s"), phase(name), seconds(took))
-        for name, took in longest_first(phases)
+        for name, took in longest_first(phases)[:MAX_PHASES]
     ]
 
 
 def _placed(
-    records: Sequence[CompileRecord], run: RunSection, graphs: Sequence[GraphRecord]
+    records: Sequence[CompileRecord],
+    seen_at: float | None,
+    wall_s: float | None,
+    graphs: Sequence[GraphRecord],
 ) -> Iterator[_Placed]:
     """In the order in which they began."""
-    began_at = None if run.seen_at is None or run.wall_s is None else run.seen_at - run.wall_s
+    began_at = None if seen_at is None or wall_s is None else seen_at - wall_s
     cached = {graph.graph for graph in graphs if graph.cache == "hit"}
     under_way: list[tuple[float, _Placed]] = []  # with their ends
     free_at: list[float] = []  # by row
@@ -118,7 +125,7 @@ def _lane(one: _Placed, most_s: float) -> Bar:
     record = one.record
     values = [
         (name.removesuffix("_s"), phase(name), seconds(took), took)
-        for name, took in record.phases_s.items()
+        for name, took in itertools.islice(record.phases_s.items(), MAX_PHASES)
         if took
     ]
     lane = bar(one.label, values, most_s, seconds(record.total_s or 0.0))

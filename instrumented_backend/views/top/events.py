@@ -8,7 +8,8 @@ from instrumented_backend.records.causes import GAVE_UP
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, seconds
-from instrumented_backend.views.top.names import Label, compilation, guard, recompiled
+from instrumented_backend.views.names import compilation
+from instrumented_backend.views.top.names import Label, guard, recompiled
 from instrumented_backend.views.words import short_path
 
 # How an event is to be seen.

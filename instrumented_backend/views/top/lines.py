@@ -2,7 +2,6 @@
 
 import time
 
-from instrumented_backend.records.escapes import shown
 from instrumented_backend.records.follow import ENDED, FollowedReport
 from instrumented_backend.records.report import RUNNING
 from instrumented_backend.units import elapsed, whole_percent
@@ -11,7 +10,7 @@ from instrumented_backend.views.meanings import ledger_words
 from instrumented_backend.views.top.events import Event
 from instrumented_backend.views.top.names import labels, together
 from instrumented_backend.views.top.watched import Watched, who
-from instrumented_backend.views.words import count
+from instrumented_backend.views.words import count, in_line
 
 WORTH_NAMING_PCT = 1.0  # of the wall time
 
@@ -19,7 +18,7 @@ WORTH_NAMING_PCT = 1.0  # of the wall time
 def event_line(event: Event, watched: Watched) -> str:
     """``"12:40:51 ranks 0-2: recompiled forward (train.py:39): size of x ..."``"""
     whose = who(event, len(watched.reports))
-    return shown(f"{clock(event.at)} {f'{whose}: ' if whose else ''}{event.words}")
+    return in_line(f"{clock(event.at)} {f'{whose}: ' if whose else ''}{event.words}")
 
 
 def status_line(watched: Watched) -> str:
@@ -37,12 +36,15 @@ def status_line(watched: Watched) -> str:
         + (f" ({together(each.who)})" if len(watched.reports) > 1 else "")
         for each in watched.compiling()
     ]
-    return shown(" · ".join(parts))
+    return in_line(" · ".join(parts))
 
 
 def clock(at: float) -> str:
-    """The time of day, here."""
-    return time.strftime("%H:%M:%S", time.localtime(at))
+    """The time of day, here; dashes where the number is no time of ours."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(at))
+    except (ValueError, OverflowError, OSError):
+        return "--:--:--"
 
 
 def processes(watched: Watched) -> str:

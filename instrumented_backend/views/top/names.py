@@ -1,12 +1,12 @@
-"""What the live view calls processes, compilations and guards."""
+"""What the live view calls processes, recompilations and guards."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from instrumented_backend.records import Compiling, GuardRecord, RecompileRecord
+from instrumented_backend.records import GuardRecord, RecompileRecord
 from instrumented_backend.records.follow import FollowedReport
 from instrumented_backend.records.live import LiveReport
-from instrumented_backend.views.words import short_path
+from instrumented_backend.views.names import named
 
 
 @dataclass(frozen=True)
@@ -51,23 +51,14 @@ def together(processes: Iterable[Label]) -> str:
     return ", ".join(parts)
 
 
-def compilation(record: Compiling) -> str:
-    """``"forward (train.py:39)"``"""
-    return _named(record.function, record.file, record.line)
-
-
 def recompiled(report: LiveReport, record: RecompileRecord) -> str:
     """The same, by the module's name where it has one."""
     compiled = next((each for each in report.compiled if each.compiled == record.compiled), None)
     if compiled is None or compiled.path is None:
-        return _named(record.function, record.file, record.line)
+        return named(record.function, record.file, record.line)
     if record.function == compiled.target:  # torch's own: its line is the same for each such module
-        return _named(compiled.path, compiled.file, compiled.line)
-    return _named(f"{compiled.path}.{record.function}", record.file, record.line)
-
-
-def _named(function: str | None, file: str | None, line: int | None) -> str:
-    return f"{function or 'a function'} ({short_path(file, line)})"
+        return named(compiled.path, compiled.file, compiled.line)
+    return named(record.function, record.file, record.line, f"{compiled.path}.")
 
 
 def guard(record: GuardRecord) -> str:

@@ -6,7 +6,7 @@ from rich.cells import cell_len
 from rich.console import Group
 from rich.text import Text
 
-from instrumented_backend.records.escapes import shown
+from instrumented_backend.compare.functions import base
 from instrumented_backend.records.follow import DIED, ENDED, SILENT, UNREADABLE, FollowedReport
 from instrumented_backend.records.live import LiveReport
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
@@ -24,7 +24,7 @@ from instrumented_backend.views.top.lines import (
 )
 from instrumented_backend.views.top.names import guard, labels, recompiled, together
 from instrumented_backend.views.top.watched import Watched, under_way, who
-from instrumented_backend.views.words import count, short_path
+from instrumented_backend.views.words import count, in_line, short_path
 
 ROOMY = 20  # lines, from which on the ledger has one for each row
 MAX_COMPILING = 4
@@ -70,7 +70,7 @@ def _lines(watched: Watched, width: int, height: int, chosen: int, keys: bool) -
     foot = [_foot(len(watched.reports))] if keys and height > 4 else []
     room = height - len(foot)
     if not watched.reports:
-        text = Text(shown(nothing_yet(watched)))
+        text = Text(in_line(nothing_yet(watched)))
         lines = [_title(watched, width), Text(), *_wrapped(text, width)]
         return [*_filled(lines, room), *foot]
     chosen = min(chosen, len(watched.reports) - 1)
@@ -107,13 +107,13 @@ def _foot(processes: int) -> Text:
 def _title(watched: Watched, width: int) -> Text:
     now = clock(watched.now_at)
     text = Text("instrumented-backend top", "bold")
-    text.append(f" · {shown(watched.name)}", "default")
+    text.append(f" · {in_line(watched.name)}", "default")
     if watched.left_out:
         text.append(f" · {watched.left_out} of earlier runs left out", "dim")
     if watched.waiting and watched.reports:
         text.append(f" · reading {count(watched.waiting, 'more report')}", "dim")
     if watched.problem is not None and watched.reports:
-        text.append(f" · {shown(watched.problem)}", "red")
+        text.append(f" · {in_line(watched.problem)}", "red")
     text.truncate(max(1, width - len(now) - 1), overflow="ellipsis")
     text.append(" " * (width - cell_len(text.plain) - len(now)))
     text.append(now, "dim")
@@ -138,10 +138,10 @@ def _compiling(watched: Watched) -> Lines:
         text.append(f"for {elapsed(each.for_s)}, since {clock(each.since_at)}", "yellow")
         if len(watched.reports) > 1:
             text.append(f", {together(each.who)}")
-        text.append(f": {shown(each.what)}", "bold")
+        text.append(f": {in_line(each.what)}", "bold")
         lines.append(text)
         if each.why is not None:
-            lines.append(Text(f"  again: {shown(each.why)}"))
+            lines.append(Text(f"  again: {in_line(each.why)}"))
     if len(entries) > MAX_COMPILING:
         lines.append(Text(f"compiling {len(entries) - MAX_COMPILING} more", "yellow"))
     return lines
@@ -194,17 +194,17 @@ def _row(known: FollowedReport, name: str, now_s: float) -> tuple[str, ...]:
     state = known.state(now_s)
     report = known.report
     if report is None:
-        return (shown(name), state, "", "", "", "", "", "", shown(known.problem or ""))
+        return (in_line(name), state, "", "", "", "", "", "", in_line(known.problem or ""))
     rate = known.rate() if state == RUNNING else None
-    doing = [f"{each.function} {elapsed(for_s)}" for each, for_s in under_way(known, now_s)]
+    doing = [f"{base(each.function)} {elapsed(for_s)}" for each, for_s in under_way(known, now_s)]
     if state in (DIED, INTERRUPTED, SILENT) and doing:
-        doing = [f"was compiling {each.function}" for each in report.compiling]
+        doing = [f"was compiling {base(each.function)}" for each in report.compiling]
     if known.problem is not None:
         doing = ["its file cannot be read"]
     elif known.removed_s is not None:
         doing = ["its report was removed"]
     return (
-        shown(name),
+        in_line(name),
         state,
         elapsed(known.seen_ago_s(now_s)),
         f"{report.summary.graph_calls:,}",
@@ -212,7 +212,7 @@ def _row(known: FollowedReport, name: str, now_s: float) -> tuple[str, ...]:
         f"{report.summary.recompiles:,}",
         _share(report, "compile"),
         _share(report, "captured"),
-        shown(", ".join(doing)),
+        in_line(", ".join(doing)),
     )
 
 
@@ -227,18 +227,18 @@ def _share(report: LiveReport, row: str) -> str:
 def _details(known: FollowedReport, watched: Watched, width: int, room: int) -> Lines:
     report = known.report
     if report is None:
-        return _wrapped(Text(shown(f"{known.path}: {known.problem}"), "red"), width)
+        return _wrapped(Text(in_line(f"{known.path}: {known.problem}"), "red"), width)
     lines = [*_heads(known, report, watched), _counts(report), _speed(known, report, width)]
     if known.problem is not None:
-        lines += _wrapped(Text(shown(f"cannot be read now: {known.problem}"), "red"), width)
+        lines += _wrapped(Text(in_line(f"cannot be read now: {known.problem}"), "red"), width)
     rows = list(_ledger(report, width))
     if room >= ROOMY and rows:
         lines += [Text(), *rows]
     elif report.ledger.rows:
         lines.append(Text(ledger_words_of(known)))
     elif report.ledger.note:
-        lines.append(Text(shown(f"where the time went is unknown: {report.ledger.note}"), "dim"))
-    lines += [Text(shown(line)) for line in gpu_lines(report.gpu)]
+        lines.append(Text(in_line(f"where the time went is unknown: {report.ledger.note}"), "dim"))
+    lines += [Text(in_line(line)) for line in gpu_lines(report.gpu)]
     left = max(0, room - len(lines) - 2) // 2
     again = list(_recompiles(report, left)) if left >= 1 else []
     return [*lines, Text(), *again] if again else lines
@@ -257,10 +257,10 @@ def _heads(known: FollowedReport, report: LiveReport, watched: Watched) -> Itera
         age_s += ago_s if going_on else 0.0
         text.append(f" {'for' if going_on else 'after'} {elapsed(age_s)}")
     text.append(f" · figures of {elapsed(ago_s)} ago")
-    text.append(f" · torch {shown(run.torch.partition('+')[0])}, {shown(run.device)}")
+    text.append(f" · torch {in_line(run.torch.partition('+')[0])}, {in_line(run.device)}")
     yield text
     if run.command:
-        yield Text(shown(run.command), "dim")
+        yield Text(in_line(run.command), "dim")
 
 
 def _counts(report: LiveReport) -> Text:
@@ -325,18 +325,18 @@ def _recompiles(report: LiveReport, room: int) -> Iterator[Text]:
     with_guards = room >= 1 + 2 * len(records)
     for record in records[: room if with_guards else max(1, room)]:
         text = Text("recompiled ", "yellow")
-        text.append(shown(recompiled(report, record)), "bold")
+        text.append(in_line(recompiled(report, record)), "bold")
         text.append(f" {count(record.count, 'time')}, {seconds(record.compile_s)}")
         if record.limit_hits:
             text.append(" · RECOMPILE LIMIT REACHED", "bold red")
         guards = [guard(each) for each in record.guards] or [record.reason or "reason unknown"]
         if not with_guards:
-            text.append(f": {shown(guards[0])}")
+            text.append(f": {in_line(guards[0])}")
         yield text
         if with_guards:
             used = record.guards[0] if record.guards else None
             where = f", used at {short_path(used.file, used.line)}" if used and used.file else ""
-            yield Text(f"  {shown(guards[0])}{shown(where)}")
+            yield Text(f"  {in_line(guards[0])}{in_line(where)}")
 
 
 def _log(watched: Watched, room: int) -> Iterable[Text]:
@@ -345,5 +345,5 @@ def _log(watched: Watched, room: int) -> Iterable[Text]:
         text = Text(f"{clock(event.at)} ", "dim")
         if whose := who(event, len(watched.reports)):
             text.append(f"{whose}: ", "bold")
-        text.append(shown(event.words), _KINDS.get(event.kind, ""))
+        text.append(in_line(event.words), _KINDS.get(event.kind, ""))
         yield text

@@ -16,8 +16,9 @@ from instrumented_backend.records.follow import (
 )
 from instrumented_backend.records.report import INTERRUPTED, RUNNING
 from instrumented_backend.units import elapsed
+from instrumented_backend.views.names import compilation, why
 from instrumented_backend.views.top.events import BAD, PLAIN, Event, events, found
-from instrumented_backend.views.top.names import Label, compilation, labels, together
+from instrumented_backend.views.top.names import Label, labels, together
 
 KEPT_EVENTS = 500
 TOGETHER_S = 10.0  # what happens to several processes within this is one event
@@ -97,9 +98,9 @@ class Watched:
         found: dict[tuple[str, str | None], UnderWay] = {}
         for known in self.in_state(RUNNING):
             for each, for_s in under_way(known, self.now_s):
-                what = compilation(each)
+                key = compilation(each), why(each)
                 since_at = self.now_at - for_s
-                entry = found.setdefault((what, each.why), UnderWay(what, each.why, 0.0, since_at))
+                entry = found.setdefault(key, UnderWay(*key, 0.0, since_at))
                 entry.for_s = max(entry.for_s, for_s)
                 entry.since_at = min(entry.since_at, since_at)
                 entry.who.append(names[known])

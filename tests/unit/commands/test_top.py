@@ -1,5 +1,6 @@
 """``top`` in a real terminal, in pipes, and with what is not there."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from tmux import MISSING, Tmux, terminal
 from waiting import wait_until
 
 from instrumented_backend.commands import processes, targets
+from instrumented_backend.records import ReportError
 
 in_a_terminal = pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 WHY = "size of x in dimension 1: 64 → 48"
@@ -39,7 +41,7 @@ def top(*arguments: object) -> list[str]:
 
 def child_of(pid: int) -> int:
     """The one process that it has started."""
-    (found,) = processes.with_descendants(pid) - {pid}
+    (found,) = processes.with_descendants([pid]) - {pid}
     return found
 
 
@@ -203,7 +205,7 @@ def test_a_process_and_what_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
         env={**os.environ, "INSTRUMENTED_DIR": "run"},
     )
     try:
-        wait_until(lambda: len(processes.with_descendants(process.pid)) == 2)
+        wait_until(lambda: len(processes.with_descendants([process.pid])) == 2)
         child = child_of(process.pid)
         monkeypatch.setattr(targets, "_BETWEEN_S", 0.0)
         found = targets.target(str(process.pid))
@@ -218,6 +220,59 @@ def test_a_process_and_what_it_starts(tmp_path: Path, monkeypatch: pytest.Monkey
         process.communicate()
     assert found.paths() == ours  # what they left
     assert not processes.is_alive(live(0, child, started_at=TO_COME).run)
+
+
+def is_over(found: targets.Target) -> bool:
+    """After another look."""
+    with contextlib.suppress(ReportError):
+        found.paths()
+    return found.is_over()
+
+
+def test_what_a_process_has_started_outlives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ranks whose launcher was killed; a report that comes later is theirs."""
+    parent = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    process = subprocess.Popen(
+        [sys.executable, "-c", parent],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "INSTRUMENTED_DIR": str(tmp_path / "run")},
+    )
+    try:
+        wait_until(lambda: len(processes.with_descendants([process.pid])) == 2)
+        child = child_of(process.pid)
+        monkeypatch.setattr(targets, "_BETWEEN_S", 0.0)
+        found = targets.target(str(process.pid))
+        process.kill()
+        process.wait()
+        assert not is_over(found)
+        path = keep(tmp_path / "run", live(0, child))
+        assert found.paths() == [path]
+        path.unlink()
+        assert not is_over(found)
+    finally:
+        process.kill()
+        process.communicate()  # the child's input ends, too
+    wait_until(lambda: is_over(found))
+    with pytest.raises(ReportError, match="ended, without a report"):
+        found.paths()
+    keep(tmp_path / "run", live(0, child))
+    assert not is_over(found) and found.paths() == [path]
+
+
+def test_lines_end_with_a_process_that_leaves_no_report(tmp_path: Path) -> None:
+    watched = subprocess.Popen(
+        [sys.executable, "-c", "input()"],
+        stdin=subprocess.PIPE,
+        env={**os.environ, "INSTRUMENTED_DIR": str(tmp_path / "run")},
+    )
+    process = subprocess.Popen(top(watched.pid), stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith(f"process {watched.pid}: no report yet")
+    watched.communicate()
+    out, _ = process.communicate()
+    assert (process.returncode, out) == (0, f"process {watched.pid}: ended, without a report\n")
 
 
 def test_a_process_that_leaves_no_report() -> None:

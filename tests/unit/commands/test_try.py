@@ -91,6 +91,21 @@ def test_an_option_of_the_program_that_looks_like_ours(asked: Asked) -> None:
     assert asked.program.words[-2:] == ("-m", "small")
 
 
+@pytest.mark.parametrize("name", ["train.py", str(Path("data", "train.py"))])
+def test_a_launcher_and_its_program(asked: Asked, tmp_path: Path, name: str) -> None:
+    """Which is found from the folder that the run starts in; what is no program stays."""
+    launcher = tmp_path / "launch"
+    launcher.write_text("#!/bin/sh\n")
+    launcher.chmod(0o755)
+    (tmp_path / name).write_text("")
+    invoke("./launch", "--procs", "2", name, "--to", "other.py")
+    words = (str(launcher), "--procs", "2", str(tmp_path / name), "--to", "other.py")
+    assert tuple(asked.program.words) == words
+    assert str(tmp_path) not in asked.program.environ.get("PYTHONPATH", "").split(os.pathsep)
+    invoke("./launch", "-m", "package.train")
+    assert asked.program.environ["PYTHONPATH"].split(os.pathsep)[-1] == str(tmp_path)
+
+
 def test_what_is_shared(asked: Asked, tmp_path: Path) -> None:
     invoke("--share", "data", "--share", ".", "train.py")
     assert asked.program.shared == [tmp_path / "data", tmp_path]

@@ -14,7 +14,7 @@ from instrumented_backend.compare.checking import KEPT, MISSED, UNDECIDED, Findi
 from instrumented_backend.compare.figures import FIGURES
 from instrumented_backend.compare.limits import Limits, Slack
 from instrumented_backend.records import Report
-from instrumented_backend.views.check import as_github
+from instrumented_backend.views.check import as_github, sentence
 from instrumented_backend.views.check_files import as_junit, as_sarif
 
 Run = Callable[..., tuple[int, str, str]]
@@ -167,6 +167,47 @@ def test_only_what_is_new_is_blamed() -> None:
     old, new = graph_break(14), graph_break(40, source="x.item()", eager_time_us=1.0)
     (found,) = against(report(old), report(graph_break(15), new))["graph_breaks"].guilty
     assert found.line == 40
+
+
+def test_the_kernels_that_grew_are_blamed_for_their_bytes() -> None:
+    before = report(*BEFORE, kernel(0, "sin", lines=(12,)))
+    after = report(*BEFORE, kernel(0, "sin", lines=(12,), total_bytes=640))
+    (one,) = against(before, after)["kernel_bytes"].guilty
+    assert one.line == 12
+
+
+def test_a_difference_too_small_for_the_unit_is_said_exactly() -> None:
+    """Where "12.5 KB, at most 12.5 KB" would say nothing."""
+    before = report(graph(), kernel(0, "add", total_bytes=12544))
+    after = report(graph(), kernel(0, "add", total_bytes=12548))
+    said = sentence(against(before, after)["kernel_bytes"])
+    assert said == "kernel_bytes is 12,548, at most 12,544 bytes (the baseline)"
+
+
+def test_a_kernel_without_a_line_is_blamed_last() -> None:
+    """Calls that a lowering made have none; the kernel that came with them has."""
+    call = kernel(0, name="extern_kernels.mm", language="extern")
+    cast = kernel(0, "_to_copy", lines=(15,), direction="forward")
+    back = kernel(0, "mul", lines=(16,), direction="backward")
+    found = against(report(*BEFORE), report(*BEFORE, call, back, cast))["kernels"].guilty
+    assert [item.line for item in found] == [15, 16, 10]  # 10: where the function begins
+
+
+def test_bytes_that_are_known_otherwise_than_in_the_baseline_are_undecided() -> None:
+    before = report(graph(), kernel(0, "add", bytes_source="inductor"))
+    after = report(graph(), kernel(0, "add", total_bytes=66, bytes_source="estimated"))
+    found = against(before, after)["kernel_bytes"]
+    assert (found.status, found.note) == (UNDECIDED, "estimated now, exact in the baseline")
+    assert missed(after, after) == []
+
+
+def test_a_baseline_that_was_sampled_counts_with_its_spread() -> None:
+    """60 of 100 ops, ± 5 points; then 60 of 107 to the last one: 56.1 %."""
+    sampled = report(eager(count=40), status="sampled", spread=5.0)
+    found = against(sampled, report(eager(count=47)))["captured_ops_pct"]
+    assert (found.status, found.spread) == (UNDECIDED, 5.0)
+    assert missed(sampled, report(eager(count=60))) == ["captured_ops_pct"]  # 50 %
+    assert missed(report(eager(count=40)), report(eager(count=47))) == ["captured_ops_pct"]
 
 
 def test_slack() -> None:

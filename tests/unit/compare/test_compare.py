@@ -1,5 +1,6 @@
 """What is new, gone and changed between two reports; each of them is put together by hand."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -7,12 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from made_reports import eager, graph, graph_break, kernel, recompile, report, skipped
+from made_reports import FILE, eager, graph, graph_break, kernel, recompile, report, skipped
+from paths import DATA
 
 from instrumented_backend.compare.compare import compare
 from instrumented_backend.compare.difference import Change, Comparison
 from instrumented_backend.compare.matching import match_graphs
-from instrumented_backend.records import CompiledRecord, Report
+from instrumented_backend.records import CompiledRecord, Report, notes, read_report
 from instrumented_backend.views import diff
 
 
@@ -72,6 +74,44 @@ def test_two_kinds_of_break_that_begin_alike() -> None:
     )
     assert [change.what for change in compare(one, other).changes] == ["new", "gone"]
     assert compare(one, one).changes == []
+
+
+def test_a_file_with_another_name_is_no_change() -> None:
+    one = report(graph(), graph_break(), skipped(), recompile(), eager(function="main"))
+    other = report(graph(), graph_break(), skipped(), recompile(), eager(function="main"))
+    for record in (*other.graphs, *other.breaks, *other.recompiles, *other.ops.missing):
+        record.file = "/home/me/renamed.py"
+    other.breaks[1].skipped[0].file = "/home/me/renamed.py"
+    assert compare(one, other).changes == []
+
+
+def test_a_function_with_another_name_runs_the_same_ops() -> None:
+    one, other = report(eager(function="main")), report(eager(function="train"))
+    assert compare(one, other).changes == []
+    # What a line of another function of the file runs is not taken for it unless it is the same.
+    assert len(compare(one, report(eager("aten::x", function="train"))).changes) == 2
+
+
+def test_a_run_with_more_steps_is_no_change() -> None:
+    one = report(graph(calls=6), eager(count=36), eager("aten::sum", line=31, count=2))
+    other = report(graph(calls=60), eager(count=360), eager("aten::sum", line=31, count=2))
+    found = compare(one, other)
+    assert [each.what for each in found.surroundings] == ["graph calls"]
+    assert found.changes == []  # two ops before the loop are two ops still
+    worse = report(graph(calls=60), eager(count=3600), eager("aten::sum", line=31, count=20))
+    assert [(each.what, each.line) for each in compare(one, worse).changes] == [("more", 30)]
+
+
+def test_what_is_compiled_apart_follows_from_the_function_that_is_not() -> None:
+    """Of a model whose forward runs eagerly, the blocks are compiled, and recompiled."""
+    block = recompile("block", 14, compile_s=7.0)
+    (*_, last) = changes = compare(report(graph()), report(graph(), skipped("f"), block)).changes
+    assert [change.kind for change in changes] == ["skipped", "break"] and last.kind == "break"
+    assert changes[0].follows == ["new: block recompiled"]
+    # Where it was compiled before, it is a change of its own.
+    apart = graph(1, "block", 14)
+    found = compare(report(graph(), apart), report(graph(), apart, skipped("f"), block))
+    assert [change.kind for change in found.changes] == ["recompile", "break", "skipped"]
 
 
 def test_a_break_comes_before_what_follows_from_it() -> None:
@@ -163,6 +203,93 @@ def test_a_fusion_that_was_prevented_by_ops_that_were_there() -> None:
     assert {first(before, after).line} <= {11, 13}
 
 
+def test_the_line_of_a_new_op_in_a_kernel_that_has_several() -> None:
+    """Lines and ops are lists of their own: add stands on two lines, and sin on the third."""
+    lines = {"aten.add": [f"{FILE}:11", f"{FILE}:12"], "aten.sin": [f"{FILE}:13"]}
+    before = report(graph(), kernel(0, "add", lines=(11, 12)))
+    one = kernel(0, "add", "sin", lines=(11, 12, 13), op_lines=lines)
+    after = report(graph(), one, kernel(0, "add", "sin", lines=(11,), direction="backward"))
+    assert first(before, after).line == 13
+
+
+def test_a_kernel_of_which_only_the_name_is_known_is_the_same() -> None:
+    """Plain Inductor filled the caches: what a C++ kernel was fused from stands nowhere."""
+    before = report(graph(), kernel(0, "add", "mul", "view", name="cpp_fused_add_mul_view_0"))
+    after = report(graph(), kernel(0, name="cpp_fused_add_mul_view_3"))
+    assert compare(before, after).changes == compare(after, before).changes == []
+
+
+def test_another_torch_writes_down_other_origins_of_a_kernel() -> None:
+    """2.11 says of a backward that it is from tanh, too; 2.14 does not."""
+    one = report(graph(), kernel(0, "add", "mul", "tanh_backward", "tanh"), torch="2.11.0")
+    other = report(graph(), kernel(0, "add", "mul", "tanh_backward"), torch="2.14.1")
+    assert compare(one, other).changes == []
+    larger = kernel(0, "add", "mul", "tanh_backward", total_bytes=80)
+    (change,) = compare(one, report(graph(), larger, torch="2.14.1")).changes
+    assert change.kind == "kernel" and change.worse
+    same = report(graph(), kernel(0, "add", "mul", "tanh_backward"), torch="2.11.0")
+    assert len(compare(one, same).changes) == 1
+
+
+def test_gpt2_on_the_oldest_torch_and_on_the_newest(tmp_path: Path) -> None:
+    """Both graphs and all 38 kernels are found again, though torch names origins otherwise.
+
+    What really differs: five kernels reuse a buffer in place, and read its 32 floats, too.
+    """
+    reports = []
+    for version in ("2.11", "2.15"):
+        path = tmp_path / f"{version}.json"
+        data = (DATA / "versions" / f"gpt2-torch-{version}.json.gz").read_bytes()
+        path.write_bytes(gzip.decompress(data))
+        reports.append(read_report(path))
+    found = compare(*reports)
+    pairs = [(pair.before_id, pair.after_id) for pair in found.graphs]
+    assert pairs == [("1/0", "1/0"), ("3/0", "3/0")]
+    assert found.changes == []
+    changed = {figure.figure: figure for figure in found.figures if figure.changed}
+    assert list(changed) == ["kernel_bytes"]
+    assert changed["kernel_bytes"].after - changed["kernel_bytes"].before == 5 * 32 * 4
+    assert ("torch", "2.11.0+cu130", "2.15.0+cu132") in [
+        (each.what, each.before, each.after) for each in found.surroundings
+    ]
+
+
+def test_code_that_was_not_read_for_want_of_time() -> None:
+    """Of a long run's end: its kernels are there by name, and its calls are not."""
+    said = {"notes": ["by name only"], "note_codes": [notes.NOT_PARSED]}
+    by_name = {**said, "total_bytes": None}
+    before = report(graph(), kernel(0, name="cpp_fused_add_mul_0", **by_name))
+    called = kernel(0, name="extern_kernels.mm", language="extern", lines=(12,))
+    after = report(graph(), kernel(0, "add", "mul", name="cpp_fused_add_mul_0"), called)
+    for one, other in ((before, after), (after, before)):
+        found = compare(one, other)
+        assert found.changes == []
+        assert [each.what for each in found.surroundings] == ["kernels known"]
+
+
+def test_a_forward_is_to_blame_for_its_backward() -> None:
+    called = {"language": "extern"}
+    known = kernel(0, name="extern_kernels.addmm", lines=(15,), **called)
+    after = report(
+        *(graph(), known),
+        kernel(0, name="extern_kernels.addmm", direction="backward", lines=(15,), **called),
+        kernel(0, name="extern_kernels.mm", lines=(32,), **called),
+    )
+    assert first(report(graph(), known), after).line == 32
+
+
+def test_larger_inputs() -> None:
+    before = report(graph(), kernel(0, "add", lines=(11,)), kernel(0, "sin", lines=(12,)))
+    after = report(
+        graph(),
+        kernel(0, "add", lines=(11,), total_bytes=65),  # 1.6 %: within what is estimated
+        kernel(0, "sin", lines=(12,), total_bytes=640),
+    )
+    (change,) = compare(before, after).changes
+    assert (change.what, change.before, change.after, change.line) == ("more", 64, 640, 12)
+    assert change.worse and compare(after, before).changes == []
+
+
 def test_kernels_that_move_to_the_rest_of_a_function_are_matched() -> None:
     before = report(graph(), kernel(0, "add"), kernel(0, "mul"))
     rest = graph(1, "torch_dynamo_resume_in_f_at_14", 14)
@@ -236,6 +363,27 @@ def test_many_graphs_of_one_function_are_matched_one_to_one() -> None:
     assert matched(before, after) == [(i, i) for i in range(12)]
 
 
+def test_a_function_that_is_compiled_anew_without_a_guard_that_failed() -> None:
+    """``torch.compiler.reset()`` in a loop; the kernels of the new graphs come with them."""
+    before = report(graph(line=28), kernel(0, "add", lines=(30,)))
+    graphs = [graph(number, line=28, compile_id="0/0") for number in range(3)]
+    kernels = [kernel(number, "add", lines=(30,)) for number in range(3)]
+    (change,) = compare(before, report(*graphs, *kernels)).changes
+    assert (change.kind, change.what, change.before, change.after) == ("graph", "more", 1, 3)
+    assert change.worse and change.line == 28
+    assert change.follows == ["kernels of f: 1 → 3"]
+
+
+def test_a_module_of_torchs_own_stands_where_it_was_compiled() -> None:
+    call = CompiledRecord(1, "torch.compile(net)", FILE, 42, "Sequential", path="Sequential")
+    new = graph(1, "forward", 254, compiled=1)
+    new.file = "/venv/lib/python3.11/site-packages/torch/nn/modules/container.py"
+    after = report(graph(), new, call, kernel(1, name="extern_kernels.addmm", language="extern"))
+    (change,) = compare(report(graph()), after).changes
+    assert (change.kind, change.what, change.file, change.line) == ("graph", "new", FILE, 42)
+    assert change.worse is None  # more of the program may be compiled now
+
+
 def test_graphs_of_a_function_are_matched_by_what_is_in_them() -> None:
     before = report(
         graph(0, "forward", ops=6), graph(1, "forward", ops=9), kernel(0, "add"), kernel(1, "sum")
@@ -286,8 +434,8 @@ def test_the_text_fits_and_says_the_first_thing_first(width: int) -> None:
 def test_markdown_and_html_say_what_others_wrote_and_do_not_run_it() -> None:
     evil = "<script>alert(1)</script> | `x`"
     found = compare(report(), report(graph_break(source=evil, reason=evil)))
-    assert "<script" not in diff.as_html(found)
-    assert "&lt;script&gt;" in diff.as_html(found)
+    assert "<script" not in diff.as_html([found])
+    assert "&lt;script&gt;" in diff.as_html([found])
     assert "<script" not in diff.as_markdown(found).replace("\\<", "")
 
 
@@ -316,6 +464,11 @@ def test_the_command_compares_rank_with_rank(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [len(each["changes"]) for each in json.loads(done.stdout)] == [0, 1]
     assert done.stderr == f"only in {other}: rank 2\n"
+    page = run_diff(one, other, "--format", "html").stdout
+    assert page.count("<section>") == page.count("</section>") == 2
+    calm, worse = page.split("</section>")[:2]
+    assert "no change but in times" in calm and "rank 0: train.py" in calm
+    assert "new: graph break in f" in worse and "rank 1: train.py" in worse
 
 
 def test_two_reports_of_one_rank_are_refused(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """One record, completed by several readers."""
 
+from pathlib import Path
+
 import pytest
 
 from instrumented_backend.kernels.complete import (
@@ -8,11 +10,12 @@ from instrumented_backend.kernels.complete import (
     add_launches,
     add_no_launch,
     add_provenance,
+    add_sidecar,
     add_time,
 )
 from instrumented_backend.kernels.facts import Access, KernelFacts, TimeFacts
 from instrumented_backend.kernels.provenance import Provenance
-from instrumented_backend.kernels.sidecar import GeneratorFacts
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, write_sidecar
 from instrumented_backend.kernels.wrapper import KernelCall, Size, Tensor
 from instrumented_backend.records import KernelRecord, notes
 
@@ -100,3 +103,17 @@ def test_time_gives_bandwidth_and_a_sum_where_the_calls_are_known() -> None:
     unknown = KernelRecord("k", "triton")
     add_time(unknown, TimeFacts(mean_us=3.0, calls=None))
     assert (unknown.device_time_us, unknown.device_calls, unknown.gb_per_s) == (3.0, None, None)
+
+
+def test_the_lines_of_each_op(tmp_path: Path) -> None:
+    module = tmp_path / "cab.py"
+    facts = GeneratorFacts(
+        aten_ops=["aten.add", "aten.sin"],
+        source_lines=["m.py:3", "m.py:4"],
+        op_lines={"aten.add": [0, 1, 7], "aten.sin": [1]},  # there is no eighth
+    )
+    write_sidecar(str(module), Sidecar({"k": facts}))
+    record = KernelRecord("k", "cpp")
+    add_sidecar([record], str(module))
+    assert record.source_lines == ["m.py:3", "m.py:4"]
+    assert record.op_lines == {"aten.add": ["m.py:3", "m.py:4"], "aten.sin": ["m.py:4"]}

@@ -1,11 +1,20 @@
 """When snapshots are taken, on a clock that the test moves; and what stops them."""
 
 import itertools
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
 
 import pytest
+from sample_report import sample
 
+from instrumented_backend.observe import snapshots as snapshots_module
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots, Stopped
+from instrumented_backend.records import read_report
+from instrumented_backend.views.files import CurrentFiles, write_files
 
 
 class World:
@@ -137,6 +146,78 @@ def test_no_thread_where_nobody_wants_files() -> None:
     snapshots = Snapshots(lambda: True, lambda: 0, Failures())
     snapshots.soon()
     assert snapshots._thread is None
+
+
+def test_a_process_that_may_have_no_thread_now(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have one later."""
+    taken = threading.Event()
+
+    def take() -> bool:
+        taken.set()
+        return True
+
+    def refused(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(snapshots_module, "SOON_S", 0.0)
+    snapshots = Snapshots(take, lambda: 1, Failures())
+    snapshots.wanted = True
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError):
+            snapshots.soon()
+    snapshots.soon()
+    assert taken.wait(60)
+    snapshots.stop()
+
+
+def test_nothing_is_imported_on_the_thread() -> None:
+    """Who forks meanwhile would have a child for which that import never ends."""
+    program = """
+import sys
+from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.live_file import LiveFile
+name = "instrumented_backend.records.encoding"
+for saver in (None, object()):
+    LiveFile(saver, None, Failures(), list, tuple, None)
+    print(name in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "False\nTrue\n", done.stderr
+
+
+def test_the_last_report_is_not_written_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a snapshot on a disk so slow that nobody waits for it."""
+    begun, goes_on = threading.Event(), threading.Event()
+    write, program = os.write, threading.current_thread()
+
+    def slow(file: int, content: bytes) -> int:
+        if threading.current_thread() is not program:
+            begun.set()
+            assert goes_on.wait(60)
+        return write(file, content)
+
+    files = CurrentFiles(tmp_path, None)
+    snapshots = Snapshots(
+        lambda: files.save(sample(), snapshots.go_on) == [], lambda: 1, Failures()
+    )
+    snapshots.wanted = True
+    monkeypatch.setattr(snapshots_module, "SOON_S", 0.0)
+    monkeypatch.setattr(snapshots_module, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(os, "write", slow)
+    snapshots.soon()
+    assert begun.wait(60)
+    snapshots.stop()
+    last = sample()
+    last.summary.graph_calls = 99
+    assert write_files(last, tmp_path) == {}
+    goes_on.set()
+    assert snapshots._thread is not None
+    snapshots._thread.join(60)
+    assert read_report(tmp_path / "report.rank0.pid17.json").summary.graph_calls == 99
+    assert list(tmp_path.glob(".*")) == []
 
 
 def test_the_listing_of_ops_keeps_to_its_share() -> None:

@@ -41,7 +41,9 @@ class Torch:
 
 def with_change(name: str) -> tuple[Torch, list[None]]:
     torch, count = Torch(), list[None]()
-    applied.apply(torch, name, lambda: count.append(None), lambda optimizer: None)
+    applied.apply(
+        *(torch, name, lambda: count.append(None), lambda optimizer: None, lambda note: None)
+    )
     return torch, count
 
 
@@ -102,6 +104,44 @@ def test_fused_optimizers(given: dict[str, Any], made: dict[str, Any]) -> None:
     torch.optim.SGD(**given)
     assert torch.made == [made]
     assert len(count) == (made != given)
+
+
+class Number:
+    """A tensor with one number."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def fill_(self, value: float) -> "Number":
+        self.value = value
+        return self
+
+
+def test_a_learning_rate_that_changes_is_a_tensor_in_the_step() -> None:
+    """The same one each time, or each would be recompiled for. The program sees its numbers."""
+    notes: list[str] = []
+    rates = applied._Rates(SimpleNamespace(tensor=Number), notes.append)
+    groups: list[dict[str, Any]] = [{"lr": 0.5}, {"lr": 0.25}]
+    seen = []
+    for lr in (0.5, 0.5, 0.4, 0.3):
+        groups[0]["lr"] = lr
+        with rates.as_tensors(groups):
+            seen.append([group["lr"] for group in groups])
+        assert [group["lr"] for group in groups] == [lr, 0.25]
+    assert seen[:2] == [[0.5, 0.25]] * 2
+    assert seen[2] == seen[3] and seen[3][0].value == 0.3 and seen[3][1].value == 0.25
+    assert len(notes) == 1
+
+
+def test_the_learning_rate_is_the_programs_again_after_a_failure() -> None:
+    rates = applied._Rates(SimpleNamespace(tensor=Number), lambda note: None)
+    groups: list[dict[str, Any]] = [{"lr": 0.5}]
+    with rates.as_tensors(groups):
+        pass
+    groups[0]["lr"] = 0.4
+    with pytest.raises(ZeroDivisionError), rates.as_tensors(groups):
+        raise ZeroDivisionError
+    assert groups == [{"lr": 0.4}]
 
 
 def test_an_optimizer_of_the_programs_own_is_not_fused() -> None:

@@ -10,14 +10,14 @@ from instrumented_backend.trials import compare
 
 def test_an_interval_by_hand() -> None:
     """Logarithms 0.1, 0.2, 0.3: their mean is 0.2, their standard deviation 0.1. With two degrees
-    of freedom t is 4.303: half of the interval is 4.303 · 0.1 / √3 = 0.24843."""
+    of freedom t is 9.925: half of the interval is 9.925 · 0.1 / √3 = 0.57302."""
     pairs = [(math.exp(log), 1.0) for log in (0.1, 0.2, 0.3)]
     found = compare.speed_up(pairs)
     assert found is not None and found.low is not None and found.high is not None
     assert found.pairs == 3
     assert found.ratio == pytest.approx(1.221403, abs=1e-6)  # e^0.2
-    assert found.low == pytest.approx(0.952727, abs=1e-4)  # e^-0.04843
-    assert found.high == pytest.approx(1.565857, abs=1e-4)  # e^0.44843
+    assert found.low == pytest.approx(0.68864, abs=1e-4)  # e^-0.37302
+    assert found.high == pytest.approx(2.16632, abs=1e-4)  # e^0.77302
 
 
 def test_runs_that_are_alike() -> None:
@@ -89,6 +89,22 @@ def test_times_that_are_printed_are_left_out() -> None:
     assert compare.agreement(before, "loss 0.25 in 7.7 ms") == Agreement("numbers differ", 0.5)
     # One run alone cannot tell.
     assert compare.agreement(before[:1], "loss 0.5 in 12 ms").kind == "numbers differ"
+
+
+def test_lines_of_ranks_mix_as_it_happens() -> None:
+    before = [
+        "rank 0 begins\nrank 1 is here\nloss 0.5\n",
+        "rank 1 is here\nrank 0 begins\nloss 0.5\n",
+    ]
+    mixed = "loss {}\nrank 0 begins\nrank 1 is here\n"
+    assert compare.agreement(before, mixed.format(0.5)) == Agreement("same")
+    assert compare.agreement(before, mixed.format(0.25)) == Agreement("numbers differ", 0.5)
+    assert compare.agreement(before, "loss 0.5\nrank 0 begins\n") == Agreement("differs")
+
+
+def test_what_varies_anyway_is_no_matter_of_the_change() -> None:
+    assert compare.agreement(["seed a\n", "seed b\n"], "seed c\n") == Agreement("varies")
+    assert compare.agreement(["seed a\n", "seed b\n"], "seed b\n") == Agreement("same")
 
 
 # --- Compiling -----------------------------------------------------------------------------------

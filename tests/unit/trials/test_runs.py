@@ -1,6 +1,7 @@
 """Runs of programs in processes of their own: none of these has torch."""
 
 import os
+import signal
 import sys
 import textwrap
 from pathlib import Path
@@ -148,3 +149,19 @@ def test_files_that_are_exchanged(tmp_path: Path) -> None:
     (tmp_path / plan.PLAN).write_text('{"steps": "many"}')
     with pytest.raises(ValueError):
         plan.read(tmp_path / plan.PLAN, plan.Plan)
+
+
+def test_what_is_shared_twice(trying: Trying) -> None:
+    """A file in a folder that is shared as a whole: nothing is linked into the folder itself."""
+    data = trying.here / "data"
+    data.mkdir()
+    (data / "x").write_text("kept")
+    for shared in (("data", "data/x"), ("data/x", "data")):
+        done = trying.run(LEAVES + '    print(open("data/x").read())', *shared)
+        assert (done.error, done.stdout) == (None, "kept\n")
+    assert [path.name for path in data.iterdir()] == ["x"]
+
+
+def test_a_signal_that_has_no_name(trying: Trying) -> None:
+    done = trying.run("import os, signal; os.kill(os.getpid(), signal.SIGRTMIN + 5)")
+    assert done.error == f"ended by signal {signal.SIGRTMIN + 5}"

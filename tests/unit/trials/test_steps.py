@@ -1,13 +1,23 @@
 """Steps of programs, by a clock of the test's own."""
 
 from instrumented_backend.trials.plan import Plan
-from instrumented_backend.trials.steps import Steps, Unit
+from instrumented_backend.trials.steps import Ends, Steps, Unit
+
+
+class Alone:
+    """No other ranks."""
+
+    def ready(self, unit: Unit) -> bool:
+        return True
+
+    def now(self, unit: Unit) -> bool:
+        return False
 
 
 class Program:
     """Each mark takes a second; ``compiling`` marks are compilations, too."""
 
-    def __init__(self, plan: Plan, compiling: int = 0) -> None:
+    def __init__(self, plan: Plan, compiling: int = 0, ends: Ends | None = None) -> None:
         self.now = 0.0
         self.compiled = 0
         self.left = compiling
@@ -21,6 +31,7 @@ class Program:
             synchronize=self._synchronize,
             warm=lambda unit: self.warm.append(unit.name),
             done=self._done,
+            ends=ends or Alone(),
         )
 
     def _synchronize(self) -> None:

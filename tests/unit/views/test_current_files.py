@@ -1,5 +1,6 @@
 """The report's file as it is kept current: whole, under one name, in folders that come and go."""
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -80,6 +81,30 @@ def test_a_full_disk_leaves_what_was_there(files: CurrentFiles, tmp_path: Path) 
         (said,) = files.save(sample(), go_on)
     assert said == f"lost: not kept up to date in {tmp_path}: File too large"
     assert names(tmp_path) == ["report.rank0.pid17.json"]
+    assert files.save(sample(), go_on) == []
+
+
+@pytest.mark.parametrize("call", ["open", "write", "replace"])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EMFILE])
+def test_whatever_the_system_refuses(
+    files: CurrentFiles,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    call: str,
+    number: int,
+) -> None:
+    """At any of its calls, and later no more."""
+    files.save(sample(), go_on)
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, refuse)
+        (said,) = files.save(sample(), go_on)
+    assert said == f"lost: not kept up to date in {tmp_path}: {os.strerror(number)}"
+    assert names(tmp_path) == ["report.rank0.pid17.json"]
+    assert read_report(tmp_path / "report.rank0.pid17.json") == sample()
     assert files.save(sample(), go_on) == []
 
 

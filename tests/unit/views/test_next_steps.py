@@ -3,78 +3,26 @@
 from dataclasses import replace
 
 import pytest
-from sample_report import sample
+from next_reports import FILE, S, broken, gap, only, recompiled, report, told
 
 from instrumented_backend.records import (
-    BreakRecord,
+    GPU_BOUND,
+    LAUNCH_BOUND,
     CompiledRecord,
     CompileRecord,
     DeviceRecord,
-    GapLineRecord,
-    GapRecord,
+    GpuRow,
+    GpuSection,
     GraphRecord,
-    GuardRecord,
     KernelRecord,
-    LedgerRow,
     LedgerSection,
-    NextStep,
-    RecompileRecord,
-    Report,
+    LineRecord,
+    MissingRecord,
     SkippedRecord,
     notes,
 )
 from instrumented_backend.views.next_steps import TRIAL, next_steps
 from instrumented_backend.views.text import render
-
-S = 1e6  # µs
-FILE = "/home/me/train.py"
-
-
-def report(wall_s: float = 100.0, **rows: float) -> Report:
-    """Nothing to say of it, but what the ledger's ``rows`` have."""
-    made = sample()
-    made.ledger = LedgerSection(
-        wall_s=wall_s,
-        rows=[LedgerRow(name, "main", took, None, 0.0, "exact") for name, took in rows.items()],
-    )
-    made.ops.status = "exact"
-    made.graphs = [
-        GraphRecord(graph=n, calls=100, forward_time_us=2 * S, backward_time_us=1 * S, cache="hit")
-        for n in range(2)
-    ]
-    made.compile = replace(made.compile, total_s=0.0, phases={}, compilations=[])
-    made.kernels, made.breaks, made.recompiles, made.compiled = [], [], [], []
-    made.ops.missing, made.ops.gaps = [], []
-    return made
-
-
-def gap(
-    time_s: float, eager_s: float, line: int | None = None, op: str = "aten::add", **of: object
-) -> GapRecord:
-    """From the forward of graph 0 to nothing known."""
-    lines = [] if line is None else [GapLineRecord(FILE, line, "step", op, eager_s * S)]
-    plain = GapRecord(
-        *(0, False, None, False, False, None, False, None, 100, time_s * S, eager_s * S, lines)
-    )
-    return replace(plain, **of)
-
-
-def broken(**of: object) -> BreakRecord:
-    plain = BreakRecord("break", "No.", FILE, 9, "step", 1, hint="Do it.", eager_time_us=0.0)
-    return replace(plain, **of)
-
-
-def only(made: Report) -> NextStep:
-    (step,) = next_steps(made)
-    return step
-
-
-def told(made: Report) -> str:
-    (line,) = [
-        part for part in " ".join(render(made, ("summary",), 80).split()).split("next: ")[1:]
-    ]
-    return line
-
 
 # --- Silence -------------------------------------------------------------------------------------
 
@@ -194,6 +142,11 @@ def test_a_fused_optimizer_is_no_step() -> None:
     of = {"event": "Optimizer.step#AdamW.step", "inside": True}
     made.ops.gaps = [gap(20.0, 20.0, 31, "aten::_fused_adamw_", **of)]
     assert next_steps(made) == []
+    # Of small parameters, counting the steps takes longer than the fused kernel.
+    made.ops.gaps = [gap(20.0, 20.0, 31, "aten::_foreach_add_", **of)]
+    assert only(made).code == "optimizer"
+    made.ops.missing = [MissingRecord("aten::_fused_adamw_", FILE, 31, "step", 300, 5 * S, 20.0)]
+    assert next_steps(made) == []
 
 
 def test_an_optimizer_that_cannot_be_fused_is_compiled() -> None:
@@ -209,6 +162,20 @@ def test_a_loss_between_forward_and_backward() -> None:
     # 6 s of ops, 2 s of Python, and the graph's 3 s, with which it may be fused.
     assert (step.code, step.seen_s, step.bound_s) == ("loss", 6.0, 11.0)
     assert "aten::nll_loss" in step.text and step.where == f"{FILE}:30"
+
+
+def test_what_autograd_does_is_on_no_line_to_compile() -> None:
+    """Gradients are added up where ``loss.backward()`` stands, which is no part of the loss."""
+    made = report()
+    accumulate = "torch::autograd::AccumulateGrad"
+    made.ops.gaps = [
+        gap(8.0, 6.0, line=30, op="aten::nll_loss", to_graph=0, to_backward=True),
+        gap(9.0, 9.0, line=30, op=accumulate, backward=True),
+    ]
+    step = only(made)
+    assert (step.code, step.seen_s) == ("loss", 6.0) and accumulate not in step.text
+    made.ops.gaps[1].lines[0].op = "aten::mul_"  # an update of averages, after the backward
+    assert [step.code for step in next_steps(made)] == ["eager", "loss"]
 
 
 def test_eager_ops_by_line_and_none_of_what_runs_once() -> None:
@@ -250,63 +217,6 @@ def test_nothing_compiled_may_win_all_that_ran() -> None:
     assert (only(made).known, only(made).seen_s, only(made).bound_s) == (TRIAL, 0.0, 80.0)
 
 
-# --- Compiling -----------------------------------------------------------------------------------
-
-
-def recompiled(compile_s: float, **decided_s: float) -> RecompileRecord:
-    guards = [
-        GuardRecord(kind, f"the {kind}", cure=f"cure the {kind}", decided_s=took)
-        for kind, took in decided_s.items()
-    ]
-    return RecompileRecord(
-        *("0/1", "f", FILE, 3, None),
-        compile_s=compile_s,
-        guards=guards,
-        decided_s=decided_s,
-    )
-
-
-def test_recompiling_is_what_the_guards_that_can_be_cured_decided() -> None:
-    """Not "changing shapes took 3.76 s", of which 2.26 s were of shapes."""
-    made = report()
-    made.recompiles = [recompiled(3.76, shape=2.26, training=1.5)]
-    step = only(made)
-    assert (step.bound_s, step.known) == (2.26, "exact")
-    assert step.text == "f recompiled for the shape: cure the shape"
-    assert "changing shapes took 2.26 s" in render(made, ("recompiles",), 80)
-
-
-def test_what_several_kinds_decided_together_is_counted_once() -> None:
-    made = report()
-    made.recompiles = [recompiled(3.0, shape=3.0, int=3.0)]
-    assert only(made).bound_s == 3.0
-
-
-def test_after_the_limit_the_function_runs_eagerly() -> None:
-    made = report(python=9.0)
-    made.recompiles = [replace(recompiled(2.0, shape=2.0), limit_hits=5)]
-    made.breaks = [broken(function="f", code=notes.RECOMPILE_LIMIT, eager_time_us=6 * S)]
-    made.ops.gaps = [gap(13.0, 6.0)]
-    step = next_steps(made)[0]
-    assert (step.code, step.seen_s, step.bound_s) == ("recompile", 8.0, 15.0)
-
-
-def test_a_warm_start_saves_all_but_what_dynamo_does() -> None:
-    made = report()
-    made.graphs[1].cache = "miss"
-    made.compile.compilations = [
-        CompileRecord(*("0/0", "forward", "f", FILE, 1, "compiled", [0], {"codegen_s": 9.0}, 9.0)),
-        CompileRecord(
-            *("1/0", "forward", "f", FILE, 1, "compiled", [1]),
-            {"dynamo_s": 2.0, "codegen_s": 3.0, "kernel_compile_s": 4.0, "load_s": None},
-            9.0,
-        ),
-        CompileRecord("1/0", "backward", "f", FILE, 1, "compiled", [1], {"codegen_s": 1.5}, 1.5),
-    ]
-    step = only(made)
-    assert (step.code, step.bound_s) == ("cold-caches", 8.5)
-
-
 # --- GPUs, kernels, trials -----------------------------------------------------------------------
 
 
@@ -322,6 +232,46 @@ def test_a_device_that_waits_for_launches() -> None:
     assert next_steps(made) == []
     made.compile.cudagraphs.recorded = 0
     made.ops.device.status = "unknown"
+    assert next_steps(made) == []
+
+
+def gpu(verdict: str | None, idle_s: float = 0.0) -> GpuRow:
+    return GpuRow(
+        0, "a GPU", 60.0, 20.0, idle_s, *(60.0, 20.0, idle_s, 0.0), 70.0, verdict, 5.0, "x"
+    )
+
+
+def test_on_a_gpu_that_is_behind_its_own_time_counts() -> None:
+    """An optimizer that the host launches in 4 s and the GPU runs in 12 s; the host waits for it
+    somewhere, which is no Python that a profiler could find."""
+    made = report(python=30.0, data=20.0)
+    made.ops.gaps = [
+        gap(5.0, 4.0, line=31, event="Optimizer.step#AdamW.step", inside=True, backward=True),
+        gap(25.0, 0.0),
+    ]
+    made.lines = [LineRecord(FILE, 31, eager_time_us=4 * S, eager_gpu_us=12 * S)]
+    made.gpu = GpuSection(90.0, [gpu(LAUNCH_BOUND)])
+    told = {step.code: step.bound_s for step in next_steps(made)}
+    assert told == {"optimizer": 5.0, "python": 25.0, "data": 20.0}
+    made.gpu = GpuSection(90.0, [gpu(GPU_BOUND, idle_s=6.0)])
+    told = {step.code: step.bound_s for step in next_steps(made)}
+    assert told == {"optimizer": 12.0, "python": 6.0, "data": 6.0}
+    made.gpu = GpuSection(90.0, [gpu(GPU_BOUND)])
+    assert only(made).code == "optimizer"
+
+
+def test_products_of_float32_on_a_gpu_are_for_a_trial() -> None:
+    made = report(captured=80.0)
+    product = KernelRecord("extern_kernels.mm", "extern", 0, arg_dtypes={"arg0": "float32"})
+    made.kernels = [product, replace(product, graph=1, arg_dtypes={"arg0": "bfloat16"})]
+    made.graphs[0].config = {"max_autotune": "True"}
+    made.run.device, made.run.float32_matmul_precision = "a GPU", "highest"
+    step = only(made)
+    assert (step.code, step.known, step.bound_s) == ("tf32", TRIAL, 3.0)
+    assert 'set_float32_matmul_precision("high")' in step.text
+    made.run.float32_matmul_precision = "high"
+    assert next_steps(made) == []
+    made.run.float32_matmul_precision = None
     assert next_steps(made) == []
 
 
@@ -348,3 +298,11 @@ def test_trials_come_last_and_not_into_the_summary() -> None:
     assert told(made).startswith("INSTRUMENTED_TABLES=")
     made.graphs[0].config = {"max_autotune": "True"}
     assert next_steps(made) == []
+
+
+def test_a_small_graph_repeats_no_block() -> None:
+    made = report()
+    made.compile = replace(made.compile, first_s=50.0)
+    assert next_steps(made) == []
+    made.graphs[0].ops = 100
+    assert only(made).code == "regional"

@@ -65,7 +65,24 @@ def test_where_all_is_well_there_is_nothing_to_say(outcome: str) -> None:
     [
         (
             {"outcome": NEVER_CALLED},
-            "torch.compile(model) at .../here/train.py:31 was never called",
+            "torch.compile(model) at .../here/train.py:31 was never called; call what it returned",
+        ),
+        (
+            {"outcome": NEVER_CALLED, "path": "Model"},
+            "only the call of what it returned runs compiled code, not the model nor a method",
+        ),
+        (
+            {"outcome": NEVER_CALLED, "call": "model.compile()", "path": "Model"},
+            "only model(...) runs compiled code, not model.forward(...) or a copy of it",
+        ),
+        (
+            {"outcome": NEVER_CALLED, "calls": None},
+            "was never called; it compiles the calls of its instances alone",
+        ),
+        ({"outcome": NEVER_CALLED, "call": "@torch.compile"}, "; call the function by its name"),
+        (
+            {"calls": None, "reason": "ENV=1", "reason_code": notes.SWITCHED_OFF},
+            "train.py:31 compiles nothing: ENV=1 is set; unset it",
         ),
         ({"outcome": RAISED, "calls": 1}, "was called 1 time and raised: Sequential's"),
         ({"calls": None}, "was called and ran eagerly: "),

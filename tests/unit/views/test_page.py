@@ -1,6 +1,7 @@
 """The page: its sums are the report's, and text of others is text."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,18 @@ from page_report import HOSTILE, PROGRAM, digest, hostile_report, page_report
 from parsed_page import Parsed
 
 from instrumented_backend.commands import cli
-from instrumented_backend.records import FileRecord, LineRecord, Report
+from instrumented_backend.records import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
+    FileRecord,
+    GpuRow,
+    LineRecord,
+    Report,
+)
 from instrumented_backend.views import shown
 from instrumented_backend.views.page.annotated import states, told
 from instrumented_backend.views.page.page import render_page, to_bytes, verdict
+from instrumented_backend.views.words import function
 
 
 @pytest.fixture
@@ -58,6 +67,24 @@ def test_the_source_is_that_of_the_run(report: Report, tmp_path: Path) -> None:
     assert "return y.add(1)" not in page.text
     (tmp_path / "program.py").unlink()
     assert "not on this machine" in Parsed(render_page([report])).text
+
+
+def test_the_source_of_a_run_on_another_machine(
+    report: Report, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout has it under another root, if it is the same to the byte."""
+    there, here = "/cluster/job/model/program.py", tmp_path / "checkout" / "model" / "program.py"
+    for line in report.lines:
+        line.file = there
+    report.files[0].file = there
+    here.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "checkout")
+    assert "not on this machine" in Parsed(render_page([report])).text
+    here.write_text(PROGRAM)
+    assert "return y.add(1)" in Parsed(render_page([report])).text
+    here.write_text(PROGRAM.replace("add", "mul"))
+    text = Parsed(render_page([report])).text
+    assert "return y.mul(1)" not in text and "has changed" in text
 
 
 def test_windows_line_ends_and_no_last_one(report: Report, tmp_path: Path) -> None:
@@ -140,6 +167,41 @@ def test_the_verdict(report: Report) -> None:
     )
     report.ledger.rows = []
     assert verdict(report) == "1 graph, called 3 times; where the time went is not known."
+
+
+def test_the_verdict_on_gpus(report: Report) -> None:
+    one = GpuRow(0, "H100", 6.0, 3.0, 1.0, 60.0, 30.0, 10.0, 1.0, 0.0, LAUNCH_BOUND, 5.0, "sampled")
+    report.gpu.timeline_s, report.gpu.gpus = 10.0, [one, replace(one, device=1)]
+    assert verdict(report).endswith("The GPU waits for the host: launch-bound.")
+    report.gpu.gpus[1].verdict = GPU_BOUND
+    assert "bound" not in verdict(report)  # the bars tell each of them
+    report.lines[0].eager_gpu_us = 1_500.0
+    assert "1.5 ms of the GPU's timeline" in Parsed(render_page([report])).text
+
+
+def test_what_to_do_next(report: Report) -> None:
+    """Each step with its place, a link where the line is shown, and no words twice."""
+    report.breaks[0].eager_time_us = 250_000.0
+    page = Parsed(render_page([report]))
+    assert "at most" in page.text and "only a trial tells:" not in page.text
+    (link,) = {link for link in page.values("href") if link == "#r0-f0-5"}
+    assert link[1:] in page.values("id")
+
+
+def test_names_of_the_rest_of_a_function() -> None:
+    name = "torch_dynamo_resume_in_forward_at_19"
+    assert function(name) == "forward from line 19 on"
+    assert function(f"{name} recompiled") == "forward from line 19 on recompiled"
+    assert function("forward") == "forward"
+
+
+def test_lines_that_breaks_name_can_be_reached(report: Report) -> None:
+    """No op was seen on them."""
+    report.breaks[0].called_file, report.breaks[0].called_line = report.lines[0].file, 1
+    page = Parsed(render_page([report]))
+    assert "#r0-f0-1" in page.values("href") and "r0-f0-1" in page.values("id")
+    report.breaks[0].called_line = 1_000  # the file has six lines
+    assert "#r0-f0-1000" not in Parsed(render_page([report])).values("href")
 
 
 # --- Where it is asked for ----------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from page_report import hostile_report, page_report
+from paths import REPOSITORY
 
+from instrumented_backend.records import read_report
 from instrumented_backend.views.page.page import render_page, to_bytes
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -28,6 +30,7 @@ FLAGS = [
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
+DATA = REPOSITORY / "tests" / "data"
 SIZES = [(380, "light"), (380, "dark"), (1600, "light"), (1600, "dark")]
 
 
@@ -153,6 +156,9 @@ def test_keys(opened: Opened) -> None:
     assert opened.run("document.activeElement.id") == "r0-f0-3"
     opened.page.keyboard.press("?")
     assert opened.page.locator("#help").is_visible()
+    opened.run("document.querySelectorAll('details.file').forEach(d => d.open = false)")
+    opened.page.keyboard.press("n")
+    assert opened.page.locator(".l:focus code").is_visible()  # in a file that was folded
 
 
 def test_only_lines_with_a_letter(opened: Opened) -> None:
@@ -274,6 +280,52 @@ def test_nothing_overlaps_and_all_can_be_read(
     assert opened.run(OVERLAPPING) == []
     seen, low = opened.run(LOW_CONTRAST)
     assert seen > 150 and low == []
+    opened.page.close()
+
+
+RECORDED = sorted((DATA / "reports").glob("*.json"))
+
+
+@pytest.mark.parametrize("recorded", RECORDED, ids=lambda path: path.stem)
+@pytest.mark.parametrize(("width", "scheme"), [(380, "dark"), (1600, "light")])
+def test_pages_of_recorded_reports(
+    browser: Any, tmp_path: Path, recorded: Path, width: int, scheme: str
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_bytes(to_bytes(render_page([read_report(recorded)])))
+    opened = Opened(browser, file, width, scheme)
+    opened.run("document.querySelectorAll('details').forEach(d => d.open = true)")
+    assert opened.run(OVERFLOWING) == []
+    assert opened.run(OVERLAPPING) == []
+    seen, low = opened.run(LOW_CONTRAST)
+    assert seen > 150 and low == []
+    assert opened.said == [] and opened.requests == [f"file://{file}"]
+    opened.page.close()
+
+
+@pytest.mark.parametrize(
+    "recorded", [path for path in RECORDED if path.stem.startswith("page_")], ids=lambda p: p.stem
+)
+def test_the_pictures_of_the_docs(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Path
+) -> None:
+    """``docs/page-cpu.png`` is of ``page_cpu.json``: its top, and the line that broke the graph."""
+    monkeypatch.chdir(REPOSITORY)
+    file = tmp_path / "page.html"
+    file.write_bytes(to_bytes(render_page([read_report(recorded)])))
+    opened = Opened(browser, file)
+    folder, name = os.environ.get("PAGE_SCREENSHOTS"), recorded.stem.replace("_", "-")
+    opened.page.set_viewport_size({"width": 1280, "height": 1000})
+    if folder:
+        opened.page.screenshot(path=f"{folder}/{name}.png")
+    opened.page.set_viewport_size({"width": 1280, "height": 720})
+    line = opened.page.locator(".l.B").first
+    line.focus()
+    line.evaluate("e => e.scrollIntoView({block: 'center'})")
+    assert line.locator("code").inner_text().strip().startswith("if ")  # its source was found
+    assert "try:" in line.locator(".i").inner_text()
+    if folder:
+        opened.page.screenshot(path=f"{folder}/{name}-line.png")
     opened.page.close()
 
 

@@ -44,6 +44,22 @@ def test_who_speaks_for_several_of_rank_0() -> None:
     assert "with the folder in INSTRUMENTED_DIR" in text
 
 
+def test_two_runs_of_one_command_are_told_apart() -> None:
+    """A script that starts a training and then an evaluation, whose rank 1 is killed."""
+    world = {"world_size": 2}
+    text = told(
+        *(report(rank, 10 + rank, job="a", **world) for rank in (0, 1)),
+        report(0, 20, calls=1, job="b", **world),
+        report(0, 30, calls=1, world_size=None, job=None),
+    )
+    first, second, other, whole, _ = text.split("\n\n")
+    assert first.startswith("instrumented: 2 ranks of run 1 of torchrun train.py\n")
+    assert second.startswith("instrumented: 1 of 2 ranks of run 2 of torchrun train.py\n")
+    assert "missing: rank 1 of 2" in second and "missing" not in first
+    assert other.startswith("instrumented: 1 process of torchrun train.py\n")
+    assert whole.startswith("== rank 0, pid 10\n")
+
+
 @pytest.mark.parametrize(
     ("torches", "disabled", "said"),
     [

@@ -52,6 +52,23 @@ def test_missing_ranks_are_named() -> None:
     assert "missing: ranks 2, 5-7 of 8 left no report here: killed, still running" in text
 
 
+def test_a_rank_that_left_a_snapshot_has_not_ended() -> None:
+    killed = rank_report(1, status="running", seen_at=1_790_000_000.0)
+    text = words(Run(None, [rank_report(0), killed]))
+    assert "missing" not in text
+    assert (
+        "not ended: rank 1 left what was known at 2026-09-21 14:13:20 UTC: killed since, or still "
+        "running"
+    ) in text
+
+
+def test_another_module_with_the_same_code_is_no_recompile() -> None:
+    """Stages of a pipeline that have different numbers of layers."""
+    layers = [compilation(float(n), call=1, compile_id=f"0/{n}") for n in range(3)]
+    text = words(Run(None, [rank_report(0, *layers[:2]), rank_report(1, *layers)]))
+    assert "rank 1 compiled step (/src/train.py:5), compilation 3 in call 1, rank 0 did not" in text
+
+
 def test_several_processes_of_a_rank_have_their_names() -> None:
     text = words(Run(None, [rank_report(0), rank_report(0, pid=7, worker="Loader"), recompiled(1)]))
     assert "3 processes, 2 ranks" in text and "Loader" in text and " pid " in text

@@ -26,6 +26,7 @@ def report(tmp_path: Path) -> Report:
     """A run of 100 s: a tenth of a percent is one of the SVG's units."""
     made = page_report(tmp_path)
     made.run.wall_s, made.run.seen_at = WALL_S, BEGAN_AT + WALL_S
+    made.ledger.wall_s = WALL_S
     made.graphs = [dataclasses.replace(made.graphs[0], graph=0, cache="miss")]
     made.graphs.append(dataclasses.replace(made.graphs[0], graph=1, cache="hit"))
     return made
@@ -101,6 +102,16 @@ def test_a_report_that_does_not_know_when(report: Report) -> None:
     report.run.seen_at = None
     assert timeline(report).rows == [] and len(timeline(report).lanes) == 1
     assert "When in the run" not in render_page([report])
+
+
+def test_it_is_as_long_as_the_ledger(report: Report) -> None:
+    """Which begins with the process, a while before the first torch.compile."""
+    report.run.wall_s, report.ledger.wall_s = WALL_S, 2 * WALL_S
+    report.compile.compilations = [compilation("0/0", 10, 20)]
+    # Seen at 100 s of the run, which is 200 s of the process: it began at 110 of 200 s.
+    drawn = timeline(report)
+    assert places(drawn) == [[("0/0", 550, 100)]]
+    assert drawn.end == "3.33 min"
 
 
 def test_it_is_on_the_page(report: Report) -> None:

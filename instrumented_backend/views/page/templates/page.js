@@ -102,12 +102,11 @@
 
   // Keys.
   const step = (way) => {
-    const lines = all(".report:not([hidden]) details[open] .l:is(.B,.R,.E)");
+    const lines = all(".report:not([hidden]) .l:is(.B,.R,.E)");
     if (!lines.length) return;
     const at = lines.indexOf(document.activeElement.closest(".l"));
     const next = at < 0 ? (way > 0 ? 0 : lines.length - 1) : (at + way + lines.length) % lines.length;
-    lines[next].focus({ preventScroll: true });
-    lines[next].scrollIntoView({ block: "center" });
+    reveal(lines[next].id);
   };
   document.addEventListener("keydown", (event) => {
     if (event.target.closest("input, select") || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -62,9 +63,12 @@ def test_again_and_why(marks: Marks, caplog: pytest.LogCaptureFixture) -> None:
     """The reason comes after the beginning, and is said with it."""
     marks.begin("dynamo", "0/1")
     assert caplog.messages == []
-    marks.live.recompiled([SIZE])
+    marks.live.recompiled([replace(SIZE, frame=Frame("me/train.py", 41, "forward"))])
     marks.begin("backend_compile", "0/1")
-    assert [one.why for one in marks.live.compiling()] == ["size of x in dimension 1: 64 → 48"]
+    (one,) = marks.live.compiling()
+    assert one.why == "size of x in dimension 1: 64 → 48"
+    # torch shortens paths; that of the function is known.
+    assert (one.guard_file, one.guard_line) == ("/home/me/train.py", 41)
     assert caplog.messages == [
         "compiling forward (train.py:39) again: size of x in dimension 1: 64 → 48"
     ]
@@ -101,6 +105,7 @@ def test_the_rest_of_a_function_and_its_backward(
 ) -> None:
     marks.place = lambda compile_id, backward: ("torch_dynamo_resume_in_f_at_9", "/a/t.py", 5)
     marks.begin("entire_backward_compile", "1/0")
+    assert [one.direction for one in marks.live.compiling()] == ["backward"]
     marks.end("entire_backward_compile", 1.0)
     assert caplog.messages == [
         "compiling the backward of the rest of f (t.py:9)",

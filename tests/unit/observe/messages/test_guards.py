@@ -102,7 +102,17 @@ LOCALS: dict[str, Any] = {
         ),
         ("len(xs) == 1", ("length", "length of xs", "1", "2")),
         ("len(kwargs) == 1", ("keys", "length of kwargs", "1", "2")),
-        ("z.size()[0] == 4", ("shape", "size of z in dimension 0", "4", "7")),
+        # A size that is dynamic has no guard on what it is, unless the program asks for it.
+        ("z.size()[0] == 4", ("specialized", "size of z in dimension 0", "4", "7")),
+        ("z.size()[0] == 1", ("range", "size of z in dimension 0", "1", "7")),
+        (
+            "z.size()[0] == L['x'].size()[1]",
+            ("relation", "size of z in dimension 0 == size of x in dimension 1", "True", "False"),
+        ),
+        ("not xs", ("empty", "whether xs is empty", "empty", "not empty")),
+        ("xs", ("empty", "whether xs is empty", "not empty", "empty")),
+        ("L['kwargs']['a'] == 2", ("int", "kwargs['a']", "2", "1")),
+        ("len(L['xs']) == 1", ("length", "length of xs", "1", "2")),
         (
             "___check_type_id(xs, 94556516164656), type=<class 'tuple'>",
             ("type", "type of xs", "tuple", "builtins.list"),
@@ -249,3 +259,87 @@ def test_looking_up_a_value_calls_nothing() -> None:
     assert failed_guard("0/0: t.n == 3", scope).new is None
     assert failed_guard("0/0: t.size()[0] == 3", scope).new is None
     assert failed_guard("0/0: exit(3) == 3", scope).new is None
+
+
+def of_line(guard: str, source: str) -> str:
+    return f"0/0: {guard}  # {source}  # me/model.py:9 in forward"
+
+
+@pytest.mark.parametrize(
+    ("guard", "source", "cure"),
+    [
+        # What the function changes itself cannot be passed, stacked or kept constant.
+        (
+            "len(self.history) == 1",
+            "self.history.append(y.mean())",
+            "change self.history outside of the compiled function, after the call",
+        ),
+        (
+            "G['metrics']['loss'] == 0.5",
+            'metrics["loss"] += loss.item()',
+            "change metrics['loss'] outside of the compiled function, after the call",
+        ),
+        (
+            "G['__import___main__'].acts == 1.5",
+            "acts = acts * 2",
+            "change acts outside of the compiled function, after the call",
+        ),
+        (
+            "self.blocks.total == 1.5",
+            "y = x; self.total += 1",
+            "change self.blocks.total outside of the compiled function, after the call",
+        ),
+        (
+            "self.rate == 1.5",
+            "return f(x, rate=self.rate)",
+            "keep it constant, or make it a tensor",
+        ),
+        ("G['rate'] == 1.5", "rate == 2.5 and f(x, rate=rate)", "pass it as an argument (as a"),
+        ("G['STEP'] == 3", "if STEP % 100 == 0:", "pass it as an argument, with torch.compile("),
+        ("G['RATE'] == 0.5", "return x * RATE", "pass it as an argument (as a tensor if"),
+        ("len(L['xs']) == 1", "for x in xs:", "stack the items into one tensor"),
+        ("self.scale == 1.5", "if self.scale == 2.5:", "keep it constant, or make it a tensor"),
+        # A value over a graph break: nobody passes it.
+        ("___stack2 == 1.5", "return (loss * 2).sin()", "mend the graph break that"),
+        ("___stack0[1] == 'a'", "return d[key]", "mend the graph break that"),
+        ("___stack0[0] == 3", "x[:n]", "torch.compile(dynamic=True)"),
+        # Of an optimizer.
+        (
+            "self.param_groups[0]['lr'] == 0.1",
+            "for group in self.param_groups:",
+            "give the optimizer lr=torch.tensor(...), which a scheduler then changes in place",
+        ),
+        (
+            "self.param_groups[1]['momentum'] == 0.85",
+            "for group in self.param_groups:",
+            "leave the optimizer's step out of what is compiled, or keep it constant",
+        ),
+        ("x.size()[0] == 4", "for t in range(x.shape[0]):", "the function does something else"),
+    ],
+)
+def test_cures_that_can_be_followed(guard: str, source: str, cure: str) -> None:
+    found = failed_guard(of_line(guard, source), None).cure
+    assert found is not None and found.startswith(cure)
+
+
+def test_the_programs_line_stands_before_torchs() -> None:
+    line = of_line("x.size()[0] == 4", "for t in range(x.shape[0]):")
+    found = failed_guard(f"{line} (_dynamo/variables/builtin.py:99 in evaluate)", None)
+    assert found.frame is not None and found.subject == "size of x in dimension 0"
+    assert (found.frame.file, found.frame.line) == ("me/model.py", 9)
+    assert found.frame.source == "for t in range(x.shape[0]):"
+
+
+def test_names_of_dynamos_own_are_not_told() -> None:
+    found = failed_guard("1/0: ___stack2 == 1.5", None)
+    assert found.subject == "what was computed before it (2)"
+    found = failed_guard("1/0: len(G['__import___main__'].acts) == 1", None)
+    assert found.subject == "length of global acts"
+    found = failed_guard("1/0: G['__import_my_dot_models'].N == 1", None)
+    assert found.subject == "global my.models.N"
+
+
+@pytest.mark.parametrize("kind", ["flag", "s", "n"])
+def test_what_is_usual_is_a_sentence(kind: str) -> None:
+    cure = failed_guard(f"0/0: {kind} == {({'flag': True, 's': 'a', 'n': 3})[kind]!r}", None).cure
+    assert cure is not None and "usual value" not in cure

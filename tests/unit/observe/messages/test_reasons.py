@@ -231,3 +231,64 @@ def test_what_cannot_be_read_is_kept_as_it_is() -> None:
 def test_messages_said_twice() -> None:
     assert is_repetition("WON'T CONVERT f model.py line 3\n")
     assert not is_repetition(payload(""))
+
+
+SKIPPED_FUNCTION = (
+    "Attempted to call function marked as skipped\n"
+    "  Explanation: Dynamo developers have intentionally marked that the function `SGD.step` in "
+    "file `lr_scheduler.py` should not be traced.\n"
+    "  Hint: Avoid calling the function `SGD.step`.\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        (SKIPPED_FUNCTION, "call `SGD.step` outside of the compiled function"),
+        (
+            SKIPPED_FUNCTION.replace("SGD.step", "tqdm.__iter__"),
+            "use `tqdm` outside of the compiled function",
+        ),
+        (
+            "Failed to trace builtin operator\n  Explanation: Dynamo does not know how to trace "
+            "builtin operator `open` with argument types ['str', 'str'] (has_kwargs False)\n"
+            "  Hint: Avoid calling builtin `open` with argument types ['str', 'str']. Consider "
+            "using an equivalent alternative function/method to `open`.\n",
+            "call `open` outside of the compiled function",
+        ),
+        (
+            "Unsupported context manager\n  Explanation: Dynamo does not know how to enter a "
+            "`TextIOWrapper` context manager.\n"
+            "  Hint: Avoid using the unsupported context manager.\n",
+            "move the `with` statement out of the compiled function, or compile what is in it",
+        ),
+        (
+            "Attempted to call function marked as skipped\n"
+            "  Explanation: Dynamo does not know how to trace the builtin `time.perf_counter.` "
+            "This function is either a Python builtin (e.g. "
+            "_warnings.warn) or a third-party C/C++ Python extension (perhaps of pybind).\n"
+            "  Hint: If it is a Python builtin, please file an issue on GitHub so the PyTorch "
+            "team can add support for it.\n"
+            "  Hint: If it is a third-party C/C++ Python extension, please either wrap it into a "
+            "PyTorch-understood custom operator.\n",
+            "call `time.perf_counter` outside of the compiled function",
+        ),
+        # Advice that keeps what the program does stays as it is.
+        ("No RNN\n  Explanation: No.\n  Hint: Set x=True.\n", "Set x=True."),
+    ],
+)
+def test_what_cannot_be_traced_is_called_outside(message: str, hint: str) -> None:
+    """Not "avoid calling it": the program has to."""
+    stack = '  File "/home/me/model.py", line 17, in forward\n    f(x)\n'
+    assert break_reason(payload(stack, message)).hint == hint
+
+
+def test_dynamos_wrapper_around_a_function_of_torchs_is_torchs() -> None:
+    """``torch.compile(optimizer.step)``: the line that calls it is nothing to change."""
+    stack = (
+        '  File "/home/me/train.py", line 13, in <module>\n    step()\n'
+        f'  File "{TORCH}/_dynamo/external_utils.py", line 68, in inner\n    return fn(*args)\n'
+    )
+    found = break_reason(payload(stack, SKIPPED_FUNCTION))
+    assert found.whose == "torch"
+    assert found.hint is not None and found.hint.endswith("nothing in the program to change")

@@ -205,6 +205,14 @@ def test_longer_gaps_that_were_not_seen_may_have_more_ops() -> None:
     assert SPREAD * found.eager.ns_error == pytest.approx((10_000 - 100) / 2)
 
 
+def test_gaps_like_those_that_took_no_time() -> None:
+    """A gap of a forked child can have none, by its clock: what it is like is not known then."""
+    known = kind(1, 0, None, part((1, 0, 0, 0)), octave=0)
+    found = estimate(observed(kind(10, 10_000, octave=9), known))
+    assert found.eager.ops == 0 and found.eager.ops_error == 0
+    assert SPREAD * found.eager.ns_error == pytest.approx(10_000 / 2)
+
+
 def test_gaps_that_nothing_is_like() -> None:
     # Half of them on another thread. All of their time may be ops: two standard errors.
     found = estimate(observed(kind(5, 1000, others=(5, 1000))))
@@ -278,6 +286,15 @@ def test_threads_without_marks_of_which_chance_saw_little() -> None:
     found = estimate(observed(loose=loose, elapsed_ns=10 * S))
     assert found.eager.ops == pytest.approx(4 + 16)
     assert SPREAD * found.eager.ops_error >= 16
+
+
+def test_threads_that_wait_while_the_main_one_compiles() -> None:
+    """4 ops in the 0.5 s of two that were no compilation, or in all of the two."""
+    seen = observed(loose=without_marks([(2, 4)], []), elapsed_ns=10 * S)
+    seen.times.main_compile_ns = int(1.5 * S)
+    found = estimate(seen)
+    assert found.eager.ops == pytest.approx(4 + 8 / 0.5 * 4)
+    assert SPREAD * found.eager.ops_error >= 8 / 0.5 * 4 - 8 / 2 * 4
 
 
 def test_threads_without_marks_that_a_window_saw_to_the_end() -> None:

@@ -123,7 +123,7 @@ def test_modules_by_their_names() -> None:
     assert words(now, before)[0].startswith("recompiled Model.blocks.3 (.../me/train.py:5): ")
     now.recompiles[0].function = "torch_dynamo_resume_in_forward_at_14"
     assert words(now, before)[0].startswith(
-        "recompiled Model.blocks.3.torch_dynamo_resume_in_forward_at_14 (.../me/model.py:12): "
+        "recompiled the rest of Model.blocks.3.forward (.../me/model.py:14): "
     )
 
 

@@ -170,7 +170,9 @@ def test_a_screen(bench: Bench) -> None:
     keep(bench.folder, live(calls=100, after_s=100))
     bench.watched.look()
     bench.clock.s += 10
-    now = live(calls=420, after_s=110, compiling=[compiling(STARTED_AT + 108, why=WHY)])
+    under_way = compiling(STARTED_AT + 108, why=WHY)
+    under_way.guard_file, under_way.guard_line = "/home/me/model.py", 15
+    now = live(calls=420, after_s=110, compiling=[under_way])
     keep(bench.folder, now)
     bench.watched.look()
     bench.clock.s += 3
@@ -178,7 +180,7 @@ def test_a_screen(bench: Bench) -> None:
     assert len(shown) == 24
     assert shown[0].split() == ["instrumented-backend", "top", "·", "/runs", "113"]
     assert shown[1] == "compiling for 5 s, since 108: forward (.../me/model.py:12)"
-    assert shown[2] == f"  again: {WHY}"
+    assert shown[2] == f"  again: {WHY}, used at .../me/model.py:15"
     text = "\n".join(shown)
     assert "running for 1 min 53 s · figures of 3 s ago" in text
     assert "1 graph, 420 calls (+420 backward), 1 graph break, 1 recompile" in text
