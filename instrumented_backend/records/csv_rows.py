@@ -12,6 +12,7 @@ from instrumented_backend.records.escapes import to_bytes
 from instrumented_backend.records.whole_file import sweep, write_whole, written_part
 
 _ATTEMPTS = 10
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def cell(value: Any) -> str:
@@ -28,12 +29,13 @@ def append_row(path: str, header: Iterable[str], row: Iterable[Any]) -> None:
 
     Each line is one write at the end of the file, so that lines of different writers never mix
     (on local file systems; NFS promises less). A new file appears with its header already in it.
-    A symbolic link is refused: it may be another user's, to a file of this one's.
+    A symbolic link is refused: it may be another user's, to a file of this one's. A pipe that
+    nobody reads is not waited for.
     """
     line = _line(map(cell, row))
     for _ in range(_ATTEMPTS):
         try:
-            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC)
+            file = os.open(path, _APPEND)
         except FileNotFoundError:
             _create(path, _line(header))
             continue

@@ -165,3 +165,10 @@ def test_a_full_disk_and_a_folder_in_the_way(tmp_path: Path) -> None:
     (tmp_path / "t.csv").mkdir()
     with pytest.raises(IsADirectoryError):
         csv_rows.append_row(str(tmp_path / "t.csv"), ["a"], [1])
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "table.csv"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device or address"):
+        csv_rows.append_row(str(pipe), ["a"], [1])
