@@ -51,6 +51,8 @@ def is_alive(run: RunSection) -> bool:
         began_at = datetime.fromisoformat(run.started or "").timestamp()
     except (ValueError, OverflowError, OSError):
         return True
+    if run.seen_at is not None:  # the clock may have been set since then
+        began_at = max(began_at, run.seen_at - (run.wall_s or 0.0))
     return process.started_at <= began_at + _SLACK_S
 
 

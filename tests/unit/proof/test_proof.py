@@ -131,7 +131,8 @@ def test_rows_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
         if backend == "inductor":
             return 100_000_000
         each = 40_000 if what.startswith("recompiles") else 0
-        return 102_000_000 + each * count
+        snapshots = 1_000_000 if "INSTRUMENTED_DIR" in variables else 0
+        return 102_000_000 + each * count + snapshots
 
     monkeypatch.setattr(child, "call", call)
     rows = {row.what: row for row in memory.memory(pairs=2)}
@@ -140,7 +141,9 @@ def test_rows_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     # 2 MB / 1,000 graphs and 40 KB each.
     graph = rows["memory, 1,000 recompiles, code of their own, auto"]
     assert (graph.median, graph.unit, graph.limit, graph.ok) == (42, "KB a graph over", 30, False)
-    assert len(rows) == 6
+    with_snapshots = rows["memory, 1,000,000 graph calls, auto with snapshots"]
+    assert with_snapshots.median == 3
+    assert len(rows) == 3 + 3 + 2 + 2
 
 
 # --- Bytes --------------------------------------------------------------------------------------
