@@ -70,6 +70,7 @@ class GuardRecord:
     decided_s: float = 0.0  # what these took, those that another guard decided with it too
     cure_for_all: str | None = None  # where several sizes vary, of which `cure` marks one
     is_after_break: bool = False  # the value is from before a graph break
+    is_usual: bool = False  # a graph for each value is no fault
 
 
 @dataclass

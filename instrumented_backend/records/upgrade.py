@@ -22,6 +22,11 @@ def upgrade(report: Data) -> None:
         run["program"] = os.path.basename(run["command"].partition(" ")[0])
     for item in _objects(report.get("breaks")):
         _break(item)
+    for item in _objects(report.get("recompiles")):
+        for guard in _objects(item.get("guards")):
+            cure = guard.get("cure")
+            if "is_usual" not in guard and isinstance(cure, str):
+                guard["is_usual"] = cure.startswith("one graph for each ")
     for item in _objects(report.get("next_steps")):
         where = item.get("where")
         if "file" not in item and isinstance(where, str):

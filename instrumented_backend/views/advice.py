@@ -160,14 +160,10 @@ def _after_recompiles(report: Report) -> list[str]:
     if not steps:
         worst = report.recompiles[0]
         guards = sorted(worst.guards, key=lambda guard: -guard.decided_s)
-        cures = (guard.cure for guard in guards if guard.cure and not _is_usual(guard.cure))
+        cures = (guard.cure for guard in guards if guard.cure and not guard.is_usual)
         cure = next(cures, None)
         steps += [f"{function_words(worst.function)}: {cure}"] if cure else []
     return steps
-
-
-def _is_usual(cure: str) -> bool:
-    return cure.startswith("one graph for each ")
 
 
 def _are_cured(record: RecompileRecord) -> bool:

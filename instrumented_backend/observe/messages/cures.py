@@ -7,7 +7,8 @@ Found = tuple[str, str, str | None, str | None]  # kind, subject, old, new
 KEPT = "what was computed before it"  # Dynamo has it on its stack, over a graph break
 
 # Where it is no fault, a graph for each is usual.
-_USUAL = "one graph for each is usual"
+ONE_EACH = "one graph for each "
+_USUAL = f"{ONE_EACH}is usual"
 CURES = {
     "shape": "torch.compile(dynamic=True)",
     "specialized": (

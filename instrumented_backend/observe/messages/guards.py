@@ -15,6 +15,7 @@ from instrumented_backend.observe.messages.cures import (
     AFTER_BREAK,
     CURES,
     KEPT,
+    ONE_EACH,
     Found,
     cure_of,
 )
@@ -70,6 +71,10 @@ class FailedGuard:
         general = CURES["shape"]
         is_of_size = self.cure is not None and self.cure.startswith(general)
         return general if self.kind == "shape" and is_of_size else self.cure
+
+    @property
+    def is_usual(self) -> bool:
+        return self.cure is not None and self.cure.startswith(ONE_EACH)
 
     @property
     def is_after_break(self) -> bool:

@@ -95,6 +95,7 @@ def test_what_is_usual_is_not_told_to_be_next() -> None:
     made = report()
     made.recompiles = [recompiled(5.0, training=5.0)]
     made.recompiles[0].guards[0].cure = "one graph for each mode is usual: warm up both"
+    made.recompiles[0].guards[0].is_usual = True
     assert "next:" not in render(made, ("recompiles",), 80)
 
 

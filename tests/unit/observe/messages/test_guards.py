@@ -353,3 +353,5 @@ def test_cures_that_code_tells_apart() -> None:
     assert shape.cure_for_all == "torch.compile(dynamic=True)" and not shape.is_after_break
     kept = failed_guard("0/0: ___stack0 == 'a'", scope)
     assert kept.is_after_break and kept.cure_for_all == kept.cure
+    grad_mode = failed_guard("0/0: GLOBAL_STATE changed: grad_mode ", scope)
+    assert grad_mode.is_usual and not shape.is_usual
