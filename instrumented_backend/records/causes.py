@@ -68,6 +68,8 @@ class GuardRecord:
     reason: str | None = None  # torch's own words, the first time
     decided: int = 0  # recompilations that it decided: it met a value that was new to it
     decided_s: float = 0.0  # what these took, those that another guard decided with it too
+    cure_for_all: str | None = None  # where several sizes vary, of which `cure` marks one
+    is_after_break: bool = False  # the value is from before a graph break
 
 
 @dataclass

@@ -42,7 +42,7 @@ def read_live(path: Path) -> LiveReport:
     try:
         # What is not asked for is passed over, and not decoded.
         report = msgspec.json.decode(text, type=LiveReport)
-        is_current = report.run.seen_at is not None  # or of an earlier release
+        is_current = report.run.program is not None  # or of an earlier release
         if report.schema_version == SCHEMA_VERSION and is_current:
             return report
     except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -266,8 +266,8 @@ def _cure_of(run: Run, record: RecompileRecord, guard: GuardRecord, sizes_vary: 
     function = function_words(run.names.function(record.compiled, record.function))
     cure = guard.cure or ""
     if sizes_vary:  # to mark one of them is not enough
-        cure = cure.partition(", or torch._dynamo.maybe_mark_dynamic")[0]
-    elif cure.startswith("mend the graph break"):
+        cure = guard.cure_for_all or cure
+    elif guard.is_after_break:
         place = record.file, record.line
         hint = next((one.hint for one in run.report.breaks if (one.file, one.line) == place), None)
         cure = f"mend the graph break there: {hint.rstrip('.')}" if hint else cure

@@ -90,6 +90,7 @@ class RecompileLog:
             if (_kind(known.kind), known.subject) == (_kind(guard.kind), guard.subject):
                 if guard.kind == _SPECIALIZED:
                     known.kind, known.cure = guard.kind, guard.cure
+                    known.cure_for_all = guard.cure_for_all
                     _place(known, guard, record.file)
                 break
         else:
@@ -97,6 +98,7 @@ class RecompileLog:
                 record.guards_left_out += 1
                 return None, True
             known = GuardRecord(guard.kind, guard.subject, cure=guard.cure, reason=guard.text)
+            known.cure_for_all, known.is_after_break = guard.cure_for_all, guard.is_after_break
             _place(known, guard, record.file)
             record.guards.append(known)
         is_new = guard.new is None or guard.new not in known.values

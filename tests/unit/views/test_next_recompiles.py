@@ -46,6 +46,7 @@ def test_a_value_over_a_graph_break_leads_to_the_break() -> None:
     name = "torch_dynamo_resume_in_step_at_9"
     guard = GuardRecord("float", "what was computed before it (2)", decided_s=5.0)
     guard.cure = "mend the graph break that the function goes on after: it is from there"
+    guard.is_after_break = True
     made.recompiles = [RecompileRecord(*("1/1", name, FILE, 9, None), 1, 5.0, guards=[guard])]
     made.recompiles[0].decided_s = {"float": 5.0}
     made.breaks = [broken(line=9, hint="Do it.")]
@@ -62,6 +63,7 @@ def test_where_several_sizes_vary_one_mark_is_not_enough() -> None:
     made.recompiles = [recompiled(5.0, shape=5.0)]
     first = made.recompiles[0].guards[0]
     first.cure = "torch.compile(dynamic=True), or torch._dynamo.maybe_mark_dynamic(x, 0) before"
+    first.cure_for_all = "torch.compile(dynamic=True)"
     assert only(made).text.endswith(first.cure)
     made.recompiles[0].guards.append(replace(first, subject="another"))
     assert only(made).text.endswith(": torch.compile(dynamic=True)")

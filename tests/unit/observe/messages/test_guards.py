@@ -343,3 +343,13 @@ def test_names_of_dynamos_own_are_not_told() -> None:
 def test_what_is_usual_is_a_sentence(kind: str) -> None:
     cure = failed_guard(f"0/0: {kind} == {({'flag': True, 's': 'a', 'n': 3})[kind]!r}", None).cure
     assert cure is not None and "usual value" not in cure
+
+
+def test_cures_that_code_tells_apart() -> None:
+    scope = ({"x": None}, {})
+    size = "tensor 'x' size mismatch at index 0. expected 4, actual 5"
+    shape = failed_guard(f"0/0: {size}", scope)
+    assert shape.cure is not None and "maybe_mark_dynamic(x, 0)" in shape.cure
+    assert shape.cure_for_all == "torch.compile(dynamic=True)" and not shape.is_after_break
+    kept = failed_guard("0/0: ___stack0 == 'a'", scope)
+    assert kept.is_after_break and kept.cure_for_all == kept.cure
