@@ -1,7 +1,7 @@
 """How often the gate is wrong: unchanged programs run again, and `check` and `diff` are asked.
 
-    python benchmarks/false_alarms.py                         # 100 reruns: 4 programs, 25 each
-    python benchmarks/false_alarms.py --reruns 5 --only demo
+    python benchmarks/false_alarms.py                     # 100 reruns: 4 short programs, 25 each
+    python benchmarks/false_alarms.py --reruns 5 --only gpt2
     python benchmarks/false_alarms.py --json rows.json
 
 Of each program the first run is the baseline, which starts with empty caches. The last five reruns
@@ -37,7 +37,8 @@ from instrumented_backend.records import Report, find_reports, read_report
 from instrumented_backend.views import diff
 
 GATE = Path(__file__).parent / "gate"
-PROGRAMS = {name: GATE / f"{name}.py" for name in ("demo", "gpt2", "convnext", "breaks")}
+SHORT = ("demo", "breaks", "inference", "optimizer")
+PROGRAMS = {name: GATE / f"{name}.py" for name in (*SHORT, "gpt2", "convnext")}
 # It ends with whoever started it.
 BURN = "import os; p = os.getppid()\nwhile os.getppid() == p: sum(range(1000))"
 
@@ -112,10 +113,7 @@ def measure(rows: list[Row], count: int, cold: int, base: Path) -> None:
 @click.option("--busy", "processes", default=os.cpu_count() or 1, help="[default: the CPUs]")
 @click.option("--json", "output", type=Path)
 def main(count: int, cold: int, only: tuple[str, ...], processes: int, output: Path | None) -> None:
-    import transformers.models.convnext.modeling_convnext
-    import transformers.models.gpt2.modeling_gpt2  # noqa: F401  # once, and not in each run
-
-    rows = [Row(program) for program in only or PROGRAMS]
+    rows = [Row(program) for program in only or SHORT]
     with tempfile.TemporaryDirectory() as folder, busy(processes):
         try:
             measure(rows, count, cold, Path(folder))
