@@ -17,6 +17,7 @@ Ctrl-C prints what was run until then.
 import json
 import os
 import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -87,9 +88,23 @@ def add_alarms(row: Row, first: Report, again: Report) -> None:
     row.alarms += [diff.headline(change) for change in compare(first, again).worse]
 
 
+def try_instructions() -> None:
+    """Of the CPU, as Inductor does where a cache folder is new: the same trials for each."""
+    from torch._inductor.cpu_vec_isa import valid_vec_isa_list
+
+    valid_vec_isa_list()
+
+
+def empty_cache(base: Path, name: str) -> Path:
+    trials = base / "trials"
+    if not trials.exists():
+        forked.call(try_instructions, TORCHINDUCTOR_CACHE_DIR=str(trials))
+    return Path(shutil.copytree(trials, base / f"{name}.cache"))
+
+
 def rerun(row: Row, first: Report, base: Path, number: int, is_cold: bool) -> None:
     program = row.program
-    cache = base / (f"{program}.{number}.cache" if is_cold else f"{program}.cache")
+    cache = empty_cache(base, f"{program}.{number}") if is_cold else base / f"{program}.cache"
     add_alarms(row, first, run(program, base / f"{program}.{number}", cache))
     row.cold += is_cold
     row.warm += not is_cold
@@ -98,7 +113,7 @@ def rerun(row: Row, first: Report, base: Path, number: int, is_cold: bool) -> No
 def measure(rows: list[Row], count: int, cold: int, base: Path) -> None:
     """In turns, so that Ctrl-C leaves as much of each."""
     first = {
-        row.program: run(row.program, base / row.program, base / f"{row.program}.cache")
+        row.program: run(row.program, base / row.program, empty_cache(base, row.program))
         for row in rows
     }
     for number in range(count):
