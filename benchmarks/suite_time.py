@@ -43,7 +43,8 @@ def seconds(folder: Path, *arguments: str) -> float:
     environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
     start = time.perf_counter()
     done = subprocess.run(
-        [*command, "--rootdir", str(folder), *arguments, "test_suite.py"],
+        # The option last: pytest would take the file for the folder of reports.
+        [*command, "--rootdir", str(folder), "test_suite.py", *arguments],
         cwd=folder,
         env=environ,
         capture_output=True,

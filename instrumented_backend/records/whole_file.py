@@ -13,7 +13,7 @@ from pathlib import Path
 from instrumented_backend.records.remote import AnyPath, RemotePath
 
 _ATTEMPTS = 10
-_OPEN_FILES = ("/dev/fd/", "/dev/stdout", "/dev/stderr", "/proc/")
+_OPEN_FILE = re.compile(r"/dev/(fd/\d+|stdout|stderr)|/proc/(self|\d+)/fd/\d+")
 _PART = re.compile(r"\..+\.[0-9a-f]{32}\.part")
 
 
@@ -37,7 +37,7 @@ def write_whole(path: AnyPath, content: str | bytes, mode: int = 0o666) -> None:
 
 def _is_stream(path: Path) -> bool:
     """A device, or a name of a file that is open; only root could have planted these."""
-    if os.path.abspath(path).startswith(_OPEN_FILES):
+    if _OPEN_FILE.fullmatch(os.path.abspath(path)):
         return True
     try:
         return stat.S_ISCHR(os.lstat(path).st_mode)

@@ -32,6 +32,7 @@ _REGION = re.compile(rf"(?:({REGION_MARKS[0]})(?:_BACKWARD)?|({'|'.join(REGION_M
 # Every mark, and ProfilerStep, sorts before this; most operators (aten::, triton_) do not.
 _AFTER_MARKS = "U"
 _STEP = re.compile(r"ProfilerStep#(\d{1,15})")  # more digits than a float has are no number
+MAX_DEVICES = 1024  # each looks through all activities
 _FLUSH_ROWS = 1 << 14
 _FAR_US = 1e12  # 12 days from the rest: no time of the same profile
 _COARSE_US = 0.01
@@ -263,6 +264,8 @@ class _Gatherer:
         )
         fields = stream.fields
         self._check(stream.path, fields, len(activities[0]) + len(launch_calls[0]))
+        if len(self.devices) > MAX_DEVICES:
+            raise TraceError(f"{stream.path}: more than {MAX_DEVICES:,} GPUs in it")
         clock = _Clock(np.concatenate([activities[0], launch_calls[0], *extents]))
         start, end, device, name, is_kernel, correlation = clock.spans(activities)
         devices, device_of = _devices(self.devices)

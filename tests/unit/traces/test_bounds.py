@@ -17,6 +17,7 @@ from traces import annotation, kernel, write
 
 from instrumented_backend.traces.event_stream import MAX_EVENT_BYTES, EventStream, TraceError
 from instrumented_backend.traces.time_range import TimeRange
+from instrumented_backend.traces.trace_file import read_trace
 
 EVENT = json.dumps(kernel(1, 1)).encode() + b","
 MEGABYTE = 1 << 20
@@ -197,3 +198,14 @@ def test_pipes_and_devices(tmp_path: Path) -> None:
             assert is_one_line(done) and "not a file, but a pipe or a device" in done.stderr
     done = call("show", tmp_path)
     assert is_one_line(done) and "no report.rank<R>.pid<P>.json in this folder" in done.stderr
+
+
+def test_more_gpus_than_there_are(tmp_path: Path) -> None:
+    """Each looks through all activities: very many would never end."""
+    few, many = (
+        write(tmp_path / name, [kernel(i, 1, device=i) for i in range(number)])
+        for name, number in (("few.json", 1024), ("many.json", 1025))
+    )
+    assert len(read_trace(few).devices) == 1024
+    with pytest.raises(TraceError, match="more than 1,024 GPUs in it"):
+        read_trace(many)
