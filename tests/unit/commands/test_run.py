@@ -26,7 +26,7 @@ def test_a_summary_that_fails(
     ends(EXITED_WITH_3 if fails == "find_reports" else 0)
     status = run._run(found, settings.load(), "true")
     assert status == (EXITED_WITH_3 if fails == "find_reports" else 0)
-    assert "lost: the summary: ZeroDivisionError: by us" in capsys.readouterr().err
+    assert "lost: the report: ZeroDivisionError: by us" in capsys.readouterr().err
 
 
 def test_what_a_command_left_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from instrumented_backend.kernels.code_files import (
     read_file,
     read_files,
 )
-from instrumented_backend.kernels.sidecar import GeneratorFacts, write_sidecar
+from instrumented_backend.kernels.sidecar import GeneratorFacts, Sidecar, write_sidecar
 from instrumented_backend.records.side_files import side_file
 
 
@@ -56,11 +56,11 @@ def test_a_cache_lists_a_kernel_once(tmp_path: Path) -> None:
 def test_facts_beside_a_cache(tmp_path: Path) -> None:
     path = put(tmp_path, "ab/cabgraph.py", modules()["cpp/dynamic.py"])
     facts = GeneratorFacts(aten_ops=["aten.add"], fx_nodes=["add"], source_lines=["m.py:3"])
-    write_sidecar(str(path), {"cpp_fused_add_relu_sum_0": facts})
+    write_sidecar(str(path), Sidecar({"cpp_fused_add_relu_sum_0": facts}))
     kernel, mm = read_file(path)
     assert kernel.aten_ops == ["aten.add"] and kernel.source_lines == ["m.py:3"]
     assert mm.source_lines == []
-    side_file(str(path), "kernels").write_text("damaged")
+    side_file(str(path), "origins").write_text("damaged")
     assert read_file(path)[0].source_lines == []
 
 

@@ -365,7 +365,8 @@ def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("counted_call", "timed_call", "note", "parsing", "reading"):
+    names = ("counted_call", "timed_call", "note", "lines_of_a_graph", "line_of_an_op")
+    for name in (*names, "parsing", "reading"):
         monkeypatch.setattr(parts, name, lambda: 0.5)
     rows = parts.parts(pairs=3)
-    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.5, 3, True)] * 5
+    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.5, 3, True)] * 7
