@@ -27,7 +27,7 @@ def parts(pairs: int) -> list[Cost]:
         ("call through the native counter", counted_call, "ns over", 150),
         ("call of a C++ kernel through its timer", timed_call, "ns over", 100),
         ("note of a graph with 15 kernels", note, "us", 200),
-        (f"lines of a graph, of {NODES:,} nodes", lines_of_a_graph, "us a node", 50),
+        (f"lines of a graph, of {NODES:,} nodes", lines_of_a_graph, "us a node", 100),
         ("line of an eager op that is sampled", line_of_an_op, "us", 10),
         (f"parsing {MODULES:,} kernels' modules", parsing, "CPU s", 1.0),
         (f"reading {GRAPHS:,} graphs at the exit, at most {LIMIT_S:g} s", reading, "s", 0.8),

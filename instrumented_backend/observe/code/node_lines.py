@@ -106,5 +106,10 @@ def lines_of_nodes(nodes: Iterable["torch.fx.Node"]) -> dict[str, str]:
 @functools.lru_cache(maxsize=64)  # nodes of one line follow each other
 def line_of_stack(stack: str | None) -> str | None:
     """``"/path/model.py:12"``: the last frame of a formatted stack that is not torch's."""
-    frame = users_frame(frames(stack)) if stack else None
+    if not stack:
+        return None
+    # Mostly the last frame is it; reading all of them takes many times as long.
+    frame = users_frame(frames(stack[stack.rfind('\n  File "') + 1 :]))
+    if frame is None or frame.file.startswith("<"):
+        frame = users_frame(frames(stack))
     return None if frame is None else f"{frame.file}:{frame.line}"
