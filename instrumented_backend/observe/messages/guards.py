@@ -7,7 +7,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from instrumented_backend.observe.messages.reasons import Frame, frames, users_frame
@@ -404,6 +404,26 @@ def _cure(
     return _CURES.get(kind)
 
 
+def specialized(guards: list[FailedGuard]) -> list[FailedGuard]:
+    """Of one recompilation: a size that two versions have as different numbers.
+
+    Dynamo makes a size dynamic that has changed, unless the program asks what it is.
+    """
+    known: dict[str, set[str | None]] = {}
+    for guard in guards:
+        if guard.kind == "shape":
+            known.setdefault(guard.subject, set()).add(guard.old)
+    apart = {subject for subject, values in known.items() if len(values) > 1}
+    if not apart or not dynamo.makes_sizes_dynamic():
+        return guards
+    return [
+        replace(guard, kind="specialized", cure=_CURES["specialized"])
+        if guard.kind == "shape" and guard.subject in apart and guard.cure != _ON_PARAMETER
+        else guard
+        for guard in guards
+    ]
+
+
 def _is_changed(subject: str, source: str) -> bool:
     """Does the line assign to it, or add to it? Not by ``f(rate=rate)``."""
     name = re.escape(_changed_name(subject).partition("[")[0].rpartition(".")[2])
@@ -417,6 +437,7 @@ def _changed_name(subject: str) -> str:
     return re.sub(r"^whether (.*) is empty$", r"\1", name).removeprefix("global ")
 
 
+_ON_PARAMETER = "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
 _ADDERS = "append|extend|insert|add|update|pop|popleft|appendleft|remove|clear|setdefault"
 _CHANGED: dict[str, Callable[[str], str]] = {
     kind: _changed_name for kind in ("global", "attribute", "length", "keys", "empty")
@@ -428,7 +449,7 @@ _NO_RATE = "leave the optimizer's step out of what is compiled, or keep it const
 
 def _cure_of_shape(subject: str, on_parameter: bool, is_resumed: bool) -> str:
     if on_parameter:
-        return "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
+        return _ON_PARAMETER
     size = re.match(r"size of (?P<name>\S+) in dimension (?P<index>\d+)$", subject)
     cure = _CURES["shape"]
     # Only what the program passes can be marked: no tensor inside a graph, or between two.
