@@ -32,8 +32,6 @@ _DISABLED_HINT = "Remove the `torch.compiler.disable` call"
 # Such as an autograd.Function, in which torch fails where it captures a number.
 IN_OPERATOR = "Higher Order Operator"
 # Torch's hints that change what the program does, and what does not. By the reason and the hint.
-    "Higher Order Operator"  # such as an autograd.Function: torch fails with a number there
-)
 _BETTER_HINTS = (
     (
         re.compile(rf"{IN_OPERATOR}.*capture_scalar_outputs", re.DOTALL),
