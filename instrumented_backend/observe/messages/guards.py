@@ -10,12 +10,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from instrumented_backend.observe.messages.cures import (
+    A_TENSOR,
+    CURES,
+    KEPT,
+    ON_PARAMETER,
+    Found,
+    cure_of,
+)
 from instrumented_backend.observe.messages.reasons import Frame, frames, users_frame
 from instrumented_backend.torch_compat import dynamo, fx
 
 MAX_TEXT = 300
 _IMPORTED = "__import_"  # Dynamo's names for modules in a function's globals
-_KEPT = "what was computed before it"  # Dynamo has it on its stack, over a graph break
 MAX_VALUE = 60
 
 Scope = tuple[Mapping[str, Any], Mapping[str, Any]]  # locals, globals
@@ -93,14 +100,11 @@ def failed_guard(reason: str, scope: Scope | None, is_resumed: bool = False) -> 
                 break
     found = found or ("other", body[:MAX_TEXT], None, None)
     kind, subject, old, new = found
-    cure = _cure(found, hint, known != body, is_resumed, frame.source if frame else None)
+    cure = cure_of(found, hint, known != body, is_resumed, frame.source if frame else None)
     return FailedGuard(kind, subject, old, new, frame, cure, body[:MAX_TEXT])
 
 
-_Found = tuple[str, str, str | None, str | None]  # kind, subject, old, new
-
-
-def _tensor(match: re.Match[str], scope: Scope | None) -> _Found:
+def _tensor(match: re.Match[str], scope: Scope | None) -> Found:
     name, what, old, new = match["name"], match["what"].strip(), match["old"], match["new"]
     if what in ("size", "stride"):
         kind = "shape" if what == "size" else "stride"
@@ -117,7 +121,7 @@ def _tensor(match: re.Match[str], scope: Scope | None) -> _Found:
     return what.replace(" ", "_"), f"{what} of {_name(name)}", old, new
 
 
-def _dispatch_keys(name: str, old: str, new: str) -> _Found:
+def _dispatch_keys(name: str, old: str, new: str) -> Found:
     """A device is a dispatch key to guards, and so are subclasses, inference mode, ..."""
     keys = [re.findall(r"\w+", text.removeprefix("DispatchKeySet")) for text in (old, new)]
     gone, came = (
@@ -133,7 +137,7 @@ def _dispatch_keys(name: str, old: str, new: str) -> _Found:
     return "dispatch_keys", f"dispatch keys of {_name(name)}", gone or None, came or None
 
 
-def _state(match: re.Match[str], scope: Scope | None) -> _Found:
+def _state(match: re.Match[str], scope: Scope | None) -> Found:
     names = match["names"].split()
     (name, *others) = names or ["unknown"]
     new = None if others else dynamo.global_state(name)
@@ -152,20 +156,20 @@ _STATE_NAMES = {
 }
 
 
-def _type(match: re.Match[str], scope: Scope | None) -> _Found:
+def _type(match: re.Match[str], scope: Scope | None) -> Found:
     found, value = _look_up(match["name"], scope)
     new = f"{type(value).__module__}.{type(value).__qualname__}" if found else None
     return "type", f"type of {_name(match['name'])}", match["type"], new
 
 
-def _length(match: re.Match[str], scope: Scope | None) -> _Found:
+def _length(match: re.Match[str], scope: Scope | None) -> Found:
     found, value = _look_up(match["name"], scope)
     new = str(len(value)) if found and hasattr(value, "__len__") else None
     kind = "keys" if found and isinstance(value, dict) else "length"
     return kind, f"length of {_name(match['name'])}", match["old"], new
 
 
-def _empty(match: re.Match[str], scope: Scope | None) -> _Found | None:
+def _empty(match: re.Match[str], scope: Scope | None) -> Found | None:
     """Whether a list or a dict has anything in it."""
     found, value = _look_up(match["name"], scope)
     if not found or not isinstance(value, (list, dict, set, tuple)):
@@ -174,7 +178,7 @@ def _empty(match: re.Match[str], scope: Scope | None) -> _Found | None:
     return "empty", f"whether {_name(match['name'])} is empty", *states
 
 
-def _object(match: re.Match[str], scope: Scope | None) -> _Found:
+def _object(match: re.Match[str], scope: Scope | None) -> Found:
     """A guard on the very object: torch has its address only."""
     name, kind = match["name"], (match["type"] or "object").removeprefix("__main__.")
     if name.endswith(".__code__"):
@@ -182,7 +186,7 @@ def _object(match: re.Match[str], scope: Scope | None) -> _Found:
     return "object", f"which {kind} {_name(name)} is", None, None
 
 
-def _range(match: re.Match[str], scope: Scope | None) -> _Found | None:
+def _range(match: re.Match[str], scope: Scope | None) -> Found | None:
     """A bound on a size that is dynamic already."""
     size = _SIZE.match(match["size"] or match["size2"])
     if size is None:
@@ -192,7 +196,7 @@ def _range(match: re.Match[str], scope: Scope | None) -> _Found | None:
     return "range", _size(size), bound, str(value) if found else None
 
 
-def _relation(match: re.Match[str], scope: Scope | None) -> _Found | None:
+def _relation(match: re.Match[str], scope: Scope | None) -> Found | None:
     """What a branch on dynamic sizes compared."""
     subject = _ANY_SIZE.sub(_size, match[0])
     return None if subject == match[0] else ("relation", _name(subject), "True", "False")
@@ -202,7 +206,7 @@ def _size(match: re.Match[str]) -> str:
     return f"{match['method']} of {_name(match['name'])} in dimension {match['index']}"
 
 
-def _compared(match: re.Match[str], scope: Scope | None) -> _Found:
+def _compared(match: re.Match[str], scope: Scope | None) -> Found:
     name, operator, old = match["name"].strip(), match["operator"], match["old"].strip()
     size = _SIZE.match(name)
     found, value = _look_up(name, scope)
@@ -243,7 +247,7 @@ def _value_kind(name: str, old: str) -> str:
     return type(value).__name__ if isinstance(value, (bool, int, float, str)) else "value"
 
 
-_Reader = Callable[[re.Match[str], Scope | None], _Found | None]
+_Reader = Callable[[re.Match[str], Scope | None], Found | None]
 _READERS: tuple[tuple[re.Pattern[str], _Reader], ...] = (
     (_TENSOR, _tensor),
     (_STATE, _state),
@@ -268,7 +272,7 @@ def _name(expression: str) -> str:
     text = re.sub(r"\bG\['(\w+)'\]", r"\1", text)
     text = re.sub(r"\.(?:_modules|_parameters|_buffers)\['(\w+)'\]", r".\1", text)
     text = re.sub(rf"\b{_IMPORTED}(\w+?)\.(?=\w)", _module, text)
-    text = re.sub(r"\b___stack(\d+)", rf"{_KEPT} (\1)", text)
+    text = re.sub(r"\b___stack(\d+)", rf"{KEPT} (\1)", text)
     return text[:MAX_TEXT]
 
 
@@ -283,7 +287,7 @@ def _describe(value: Any) -> str | None:
         text = repr(value)
         return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 3] + "..."
     if fx.device_kind(value) is not None:
-        return _A_TENSOR
+        return A_TENSOR
     return f"a {type(value).__qualname__}"
 
 
@@ -329,81 +333,6 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
     raise _Absent
 
 
-# --- What to do ---------------------------------------------------------------------------------
-
-# What leaves the program's results as they are. Where it is no fault, a graph for each is usual.
-_USUAL = "one graph for each is usual"
-_CURES = {
-    "shape": "torch.compile(dynamic=True)",
-    "specialized": (
-        "the function does something else for each size (a loop over it, a branch on it): pad to "
-        "few sizes, or compile what is inside of the loop"
-    ),
-    "range": "sizes 0 and 1 have graphs of their own: one graph for each is usual",
-    "relation": "one graph for each outcome is usual; else take the branch out of the function",
-    "stride": "call .contiguous(), or give the tensor the same memory layout each time",
-    "rank": _USUAL,
-    "dtype": _USUAL,
-    "device": _USUAL,
-    "requires_grad": f"{_USUAL}: with gradients, and without",
-    "int": "torch.compile(dynamic=True)",
-    "float": (
-        "pass it as a tensor (torch.tensor(value)) where it is computed with, or keep it constant"
-    ),
-    "bool": "one graph for each value is usual; else compile the two branches apart",
-    "str": "one graph for each value is usual; else compile a function for each",
-    "global": "pass it as an argument (as a tensor if it keeps changing), or leave it constant",
-    "attribute": (
-        "keep it constant, or make it a tensor where it is computed with "
-        "(in a module: register_buffer(..., persistent=False))"
-    ),
-    "keys": "pass the same keys (as keyword arguments: the same names) in every call",
-    "length": "stack the items into one tensor before the call; else one graph for each is usual",
-    "empty": "one graph for each of empty and not empty is usual",
-    "type": _USUAL,
-    "object": "one graph for each object is usual; else pass the same one every time",
-    "function": "one graph for each function is usual; else pass the same one every time",
-    "identity": "pass the same tensors in the same places every time",
-    "grad_mode": "one graph for each mode is usual: warm up both training and inference",
-    "training": "one graph for each mode is usual: warm up both train() and eval()",
-    "autocast": "enter autocast in the same way for every call, or inside the function",
-    "num_threads": "set it once, before the first call",
-    "deterministic_algorithms": "set it once, before the first call",
-    "default_dtype": "set it once, before the first call",
-}
-_ARGUMENT = re.compile(r"[A-Za-z]\w*$")  # not what Dynamo has on its stack, "___stack0"
-_A_TENSOR = "a tensor"
-
-
-def _cure(
-    found: _Found,
-    hint: re.Match[str] | None,
-    on_parameter: bool,
-    is_resumed: bool,
-    source: str | None,
-) -> str | None:
-    kind, subject, *values = found
-    if kind == "shape":
-        return _cure_of_shape(subject, on_parameter, is_resumed)
-    if _KEPT in subject and kind not in ("int", "type", "none"):
-        return f"mend the graph break that the function goes on after: {_KEPT} is from there"
-    rate = _OF_OPTIMIZER.search(subject)
-    if rate is not None:
-        return _RATE if rate["name"] == "lr" else _NO_RATE
-    if kind in _CHANGED and source is not None and _is_changed(subject, source):
-        return f"change {_CHANGED[kind](subject)} outside of the compiled function, after the call"
-    if kind == "global" and re.fullmatch(r"-?\d+", values[0] or ""):
-        return "pass it as an argument, with torch.compile(dynamic=True), or leave it constant"
-    if kind == "none":
-        return _cure_of_none(subject, values)
-    if kind == "attribute" and hint is not None and "allow_unspec_int_on_nn_module" in hint["hint"]:
-        return (
-            "torch._dynamo.config.allow_unspec_int_on_nn_module = True, with "
-            "torch.compile(dynamic=True)"
-        )
-    return _CURES.get(kind)
-
-
 def specialized(guards: list[FailedGuard]) -> list[FailedGuard]:
     """Of one recompilation: a size that two versions have as different numbers.
 
@@ -417,51 +346,8 @@ def specialized(guards: list[FailedGuard]) -> list[FailedGuard]:
     if not apart or not dynamo.makes_sizes_dynamic():
         return guards
     return [
-        replace(guard, kind="specialized", cure=_CURES["specialized"])
-        if guard.kind == "shape" and guard.subject in apart and guard.cure != _ON_PARAMETER
+        replace(guard, kind="specialized", cure=CURES["specialized"])
+        if guard.kind == "shape" and guard.subject in apart and guard.cure != ON_PARAMETER
         else guard
         for guard in guards
     ]
-
-
-def _is_changed(subject: str, source: str) -> bool:
-    """Does the line assign to it, or add to it? Not by ``f(rate=rate)``."""
-    name = re.escape(_changed_name(subject).partition("[")[0].rpartition(".")[2])
-    item = rf"\b{name}(?:\[[^]]*\])*"
-    changes = rf"(?:^|;)\s*(?:[\w.\[\]]+\.)?{item}\s*[-+*/]?=[^=]", rf"{item}\.(?:{_ADDERS})\("
-    return any(re.search(change, source) for change in changes)
-
-
-def _changed_name(subject: str) -> str:
-    name = subject.removeprefix("global ").removeprefix("length of ")
-    return re.sub(r"^whether (.*) is empty$", r"\1", name).removeprefix("global ")
-
-
-_ON_PARAMETER = "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
-_ADDERS = "append|extend|insert|add|update|pop|popleft|appendleft|remove|clear|setdefault"
-_CHANGED: dict[str, Callable[[str], str]] = {
-    kind: _changed_name for kind in ("global", "attribute", "length", "keys", "empty")
-}
-_OF_OPTIMIZER = re.compile(r"\bparam_groups\[\d+\]\['(?P<name>\w+)'\]")
-_RATE = "give the optimizer lr=torch.tensor(...), which a scheduler then changes in place"
-_NO_RATE = "leave the optimizer's step out of what is compiled, or keep it constant"
-
-
-def _cure_of_shape(subject: str, on_parameter: bool, is_resumed: bool) -> str:
-    if on_parameter:
-        return _ON_PARAMETER
-    size = re.match(r"size of (?P<name>\S+) in dimension (?P<index>\d+)$", subject)
-    cure = _CURES["shape"]
-    # Only what the program passes can be marked: no tensor inside a graph, or between two.
-    if size is not None and not is_resumed and _ARGUMENT.match(size["name"]):
-        call = f"torch._dynamo.maybe_mark_dynamic({size['name']}, {size['index']})"
-        cure += f", or {call} before the first call"
-    return cure
-
-
-def _cure_of_none(subject: str, values: list[str | None]) -> str:
-    if not _ARGUMENT.match(subject):
-        return "set it before the first call; else one graph for each is usual"
-    if _A_TENSOR in values:
-        return f"{_USUAL}; else pass a tensor every time"
-    return _USUAL
