@@ -40,6 +40,13 @@ NAMES = {
 InductorWrapper = torch._TorchCompileInductorWrapper
 
 
+def makes_sizes_dynamic() -> bool:
+    """Does Dynamo make a size dynamic that has changed? Not with ``dynamic=False``."""
+    import torch._dynamo.config as config
+
+    return bool(getattr(config, "automatic_dynamic_shapes", False))
+
+
 def patch_backend_lookup(convert: Callable[[Any], Any]) -> Undo:
     """Let ``convert`` replace what ``torch.compile`` gives to Dynamo as the backend.
 

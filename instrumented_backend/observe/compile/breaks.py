@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from instrumented_backend.observe.messages.reasons import (
+    IN_OPERATOR,
     BreakReason,
     Reason,
     first_hint,
@@ -68,7 +69,7 @@ class BreakLog:
         record = cause.record
         is_new = not record.count
         if is_new:
-            record.hint, record.whose = found.hint, found.whose
+            record.hint, record.whose = self._hint_of_operator(record) or found.hint, found.whose
             if frame is not None:
                 record.function, record.source = frame.function or None, frame.source
             if found.called_from is not None:
@@ -86,6 +87,14 @@ class BreakLog:
             record.count += 1
         compilation.met[id(cause)] = cause, found
         return is_new
+
+    def _hint_of_operator(self, record: BreakRecord) -> str | None:
+        """Dynamo tries what an operator refused again, and breaks on the same line without it."""
+        for (reason, file, line), cause in self._causes.items():
+            is_same = (file, line) == (record.file, record.line) and cause.record is not record
+            if is_same and reason.startswith(IN_OPERATOR):
+                return cause.record.hint
+        return None
 
     def last_met(self, compile_id: str) -> BreakReason | None:
         """The break that a compilation under way ran into last."""

@@ -4,7 +4,7 @@ import copy
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from instrumented_backend.observe.messages.guards import FailedGuard
+from instrumented_backend.observe.messages.guards import FailedGuard, specialized
 from instrumented_backend.records import GuardRecord, RecompileRecord
 
 MAX_FUNCTIONS = 1_000
@@ -70,8 +70,9 @@ class RecompileLog:
             record.limit_raised += raised
             return None
         record.count += 1
+        found = specialized(list(guards))
         # One guard can fail against several compiled versions: with the newest version first.
-        failed = {(_kind(guard.kind), guard.subject): guard for guard in reversed(list(guards))}
+        failed = {(_kind(guard.kind), guard.subject): guard for guard in reversed(found)}
         met = [self._failed(record, guard) for guard in failed.values()]
         known = [guard for guard, _ in met if guard is not None]
         # A version for another value is no reason to recompile where there is one for this value:

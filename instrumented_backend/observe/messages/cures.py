@@ -49,6 +49,7 @@ CURES = {
 }
 _ARGUMENT = re.compile(r"[A-Za-z]\w*$")  # not what Dynamo has on its stack, "___stack0"
 A_TENSOR = "a tensor"
+ON_PARAMETER = "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
 AFTER_BREAK = f"mend the graph break that the function goes on after: {KEPT} is from there"
 
 
@@ -105,7 +106,7 @@ _NO_RATE = "leave the optimizer's step out of what is compiled, or keep it const
 
 def _cure_of_shape(subject: str, on_parameter: bool, is_resumed: bool) -> str:
     if on_parameter:
-        return "torch._dynamo.config.force_parameter_static_shapes = False, or one size"
+        return ON_PARAMETER
     size = re.match(r"size of (?P<name>\S+) in dimension (?P<index>\d+)$", subject)
     cure = CURES["shape"]
     # Only what the program passes can be marked: no tensor inside a graph, or between two.

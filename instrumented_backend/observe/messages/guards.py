@@ -7,7 +7,7 @@ import ast
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from instrumented_backend.observe.messages.cures import (
@@ -15,6 +15,7 @@ from instrumented_backend.observe.messages.cures import (
     AFTER_BREAK,
     CURES,
     KEPT,
+    ON_PARAMETER,
     ONE_EACH,
     Found,
     cure_of,
@@ -347,3 +348,23 @@ def _follow(node: ast.expr, scope: Scope) -> Any:
         if fx.device_kind(tensor) is not None:
             return getattr(tensor, node.func.attr)()
     raise _Absent
+
+
+def specialized(guards: list[FailedGuard]) -> list[FailedGuard]:
+    """Of one recompilation: a size that two versions have as different numbers.
+
+    Dynamo makes a size dynamic that has changed, unless the program asks what it is.
+    """
+    known: dict[str, set[str | None]] = {}
+    for guard in guards:
+        if guard.kind == "shape":
+            known.setdefault(guard.subject, set()).add(guard.old)
+    apart = {subject for subject, values in known.items() if len(values) > 1}
+    if not apart or not dynamo.makes_sizes_dynamic():
+        return guards
+    return [
+        replace(guard, kind="specialized", cure=CURES["specialized"])
+        if guard.kind == "shape" and guard.subject in apart and guard.cure != ON_PARAMETER
+        else guard
+        for guard in guards
+    ]

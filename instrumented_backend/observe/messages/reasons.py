@@ -33,8 +33,14 @@ _TORCHS_OWN = "in torch's own code: nothing in the program to change"
 _PACKAGES_OWN = "in the package's own code: nothing in the program to change"
 _USERS_BREAK = "User-inserted graph break"
 _DISABLED_HINT = "Remove the `torch.compiler.disable` call"
+# Such as an autograd.Function, in which torch fails where it captures a number.
+IN_OPERATOR = "Higher Order Operator"
 # Torch's hints that change what the program does, and what does not. By the reason and the hint.
 _BETTER_HINTS = (
+    (
+        re.compile(rf"{IN_OPERATOR}.*capture_scalar_outputs", re.DOTALL),
+        "keep it a tensor there, or take the number outside of the compiled function",
+    ),
     (
         re.compile(r"builtin operator `print`|Avoid calling builtin `print`"),
         "torch._dynamo.config.reorderable_logging_functions.add(print): it prints after the graph",

@@ -1,5 +1,8 @@
 """What recompilations become, of the guards that failed."""
 
+import pytest
+import torch._dynamo
+
 from instrumented_backend.observe.compile.recompiles import RecompileLog
 from instrumented_backend.observe.messages.guards import failed_guard
 
@@ -33,3 +36,24 @@ def test_a_size_that_was_made_dynamic() -> None:
     (record,) = log.records()
     assert record.guards[0].kind == "shape"
     assert (record.guards[0].cure or "").startswith("torch.compile(dynamic=True)")
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_a_size_that_is_a_number_in_two_versions(automatic: bool) -> None:
+    """As torch 2.14 has it; with dynamic=False that is what was asked for."""
+    log = RecompileLog()
+    with torch._dynamo.config.patch(automatic_dynamic_shapes=automatic):
+        for sizes in ([3], [4, 3]):  # of the versions, the newest first
+            guards = [
+                failed_guard(
+                    f"0/0: tensor 'x' size mismatch at index 0. expected {old}, actual "
+                    f"{sizes[0] + 1}",
+                    None,
+                )
+                for old in sizes
+            ]
+            assert log.add("0/1", ("f", "/me/model.py", 7), "", guards, False) is not None
+    (record,) = log.records()
+    (guard,) = record.guards
+    assert guard.kind == ("specialized" if automatic else "shape")
+    assert guard.values == ["3", "4", "5"] and guard.decided == 2

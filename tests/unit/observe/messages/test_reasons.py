@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from instrumented_backend.observe.compile.breaks import BreakLog
 from instrumented_backend.observe.messages.reasons import (
     Frame,
     Reason,
@@ -292,3 +293,16 @@ def test_dynamos_wrapper_around_a_function_of_torchs_is_torchs() -> None:
     found = break_reason(payload(stack, SKIPPED_FUNCTION))
     assert found.whose == "torch"
     assert found.hint is not None and found.hint.endswith("nothing in the program to change")
+
+
+def test_a_number_in_an_autograd_function_cannot_be_captured() -> None:
+    """torch then fails: "Pending unbacked symbols"."""
+    stack = '  File "/home/me/model.py", line 8, in forward\n    ctx.n = float(x.sum())\n'
+    cause = "Dynamo does not support tracing `Tensor.item()` with capture_scalar_outputs=False."
+    hint = "Set `torch._dynamo.config.capture_scalar_outputs = True`"
+    log = BreakLog()
+    for what in ("Higher Order Operator: autograd.Function", "Unsupported Tensor.item() call"):
+        message = f"{what}\n  Explanation: {cause}\n  Hint: {hint}\n"
+        assert log.met("0/0", break_reason(payload(stack, message)))
+    hints = {record.hint for record in log.records([], None)}
+    assert hints == {"keep it a tensor there, or take the number outside of the compiled function"}
