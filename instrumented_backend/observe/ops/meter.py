@@ -39,6 +39,7 @@ FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.25, 1.02, 5.0
 SHORTEST_WINDOW_S = 0.002
 # A window waits for gaps to end that began in it; longer ones are seen in slices.
 LONGEST_GAP_S = 0.135
+NEVER_S = 1e9
 # The loop has come round when this many marks were none of a new kind, and twice as many as it
 # took from the window's beginning to the last that was.
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
@@ -91,11 +92,9 @@ class OpMeter(Observer):
     def _start_over(self) -> None:
         """What a process begins with, and a forked child again."""
         self._compiling = 0  # threads, and compilations inside compilations
-        self._depth = (
-            threading.local()
-        )  # of compilations that began before the native part was there
-        self._paused = False
-        self._stopped = False
+        self._unmarked = 0  # those on threads that began before the native part was there
+        self._depth = threading.local()  # of these, on this thread
+        self._paused = self._stopped = False
         self._collection_ns: int | None = None  # when the one under way began
         self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
         self._planner: threading.Thread | None = None
@@ -228,10 +227,9 @@ class OpMeter(Observer):
         start_ns = time.monotonic_ns()
         with self._lock:
             self._compiling += 1
-            lib = self._lib
-        depth = getattr(self._depth, "value", 0)
-        if depth:
-            lib = None  # it is a part of one that began before
+            depth = getattr(self._depth, "value", 0)
+            lib = None if depth else self._lib  # it may be a part of one that began before
+            self._unmarked += lib is None and not depth
         if lib is not None:
             lib.op_meter_quiet(1, True, 0)
         else:
@@ -249,6 +247,7 @@ class OpMeter(Observer):
         with self._lock:
             self._compiling -= 1
             if lib is None and not self._depth.value:
+                self._unmarked -= 1
                 start_ns = max(start_ns, self._since_ns)
                 if self._lib is not None:  # it came meanwhile
                     self._lib.op_meter_quiet(1, True, start_ns)
@@ -435,6 +434,8 @@ class OpMeter(Observer):
             return None
         with self._lock:
             elapsed_ns, whole = time.monotonic_ns() - self._since_ns, self._is_whole
+            if self._unmarked:  # the gap under way is a compilation that is told of at its end
+                longest_gap_s = NEVER_S
             copied = Copied.of(lib, listed, longest_gap_s)
             copied.gpu.problem = self._gpu_problem
         lines = self._lines.read() if listed else []

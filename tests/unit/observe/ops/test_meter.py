@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.ops import meter as module
 from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.records import notes
 
@@ -52,6 +54,27 @@ def test_the_native_part_comes_during_a_compilation() -> None:
     with made.compiling():
         pass
     assert told.quiet[2:] == [(1, False), (-1, False)]
+
+
+def test_a_snapshot_does_not_cut_a_compilation_that_the_native_part_has_not_been_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first piece would be a gap without an op, of which nothing is known."""
+    longest: list[float] = []
+    reading = SimpleNamespace(gpu=SimpleNamespace(), observed=lambda *_: None)
+    monkeypatch.setattr(
+        module.Copied, "of", lambda lib, listed, longest_s: longest.append(longest_s) or reading
+    )
+    made, told = meter(), Told()
+    with made.compiling():
+        made._lib = told
+        with made.compiling():
+            made.read()
+        made.read(False, 3.0)
+    made.read()
+    with made.compiling():
+        made.read(False, 3.0)
+    assert longest == [module.NEVER_S, module.NEVER_S, 0.0, 3.0]
 
 
 def test_a_pause_ends_the_window_that_is_planned() -> None:
