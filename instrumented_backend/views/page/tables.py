@@ -33,7 +33,7 @@ class ShownTable:
     headers: list[str]
     figures: list[bool]
     rows: list[list[ShownCell]]
-    ids: list[str] = field(default_factory=list)  # an anchor for each row, or none at all
+    ids: list[str | None] = field(default_factory=list)  # of each row: None has no anchor
     sums: list[ShownCell | None] = field(default_factory=list)
     left_out: int = 0
 
@@ -78,7 +78,7 @@ def shown_table(report: Report, name: str, link: Link) -> ShownTable | None:
             ]
             for row, text in zip(rows, texts, strict=True)
         ],
-        ids=[anchor for row in rows if (anchor := link(name, row, "")) is not None],
+        ids=[link(name, row, "") for row in rows],
         sums=_sums(table, columns, rows) if len(rows) == len(found) else [],
         left_out=len(found) - len(rows),
     )

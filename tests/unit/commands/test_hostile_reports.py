@@ -98,6 +98,11 @@ def lines_of_nothing(document: Document) -> Document:
     return document
 
 
+def one_without_a_number(document: Document) -> Document:
+    document["graphs"] += [{**document["graphs"][0], "graph": None}]
+    return document
+
+
 def many_columns(document: Document) -> Document:
     document["compile"]["compilations"][0]["phases_s"] = {f"p{i}_s": 1.0 for i in range(20_000)}
     return document
@@ -122,6 +127,7 @@ CASES: dict[str, Callable[[Document], Document]] = {
     "a reason of many words": lambda d: changed(d, reason="x " * 100_000),
     "a name of a million letters": lambda d: changed(d, kernel_name="x" * 1_000_000),
     "numbers of what is not there": lines_of_nothing,
+    "one graph of two without a number": one_without_a_number,
     "under way at no time": under_way,
     "many causes": many_causes,
     "many columns": many_columns,
