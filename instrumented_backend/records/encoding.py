@@ -14,7 +14,17 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 
-_ENCODER = msgspec.json.Encoder()
+def _plain(value: Any) -> Any:
+    """Of numpy's scalars and other kinds of number, in a figure of somebody else's."""
+    for kind in (float, int, str):
+        if isinstance(value, kind):
+            return kind(value)
+    if callable(item := getattr(value, "item", None)):
+        return item()
+    raise NotImplementedError
+
+
+_ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _AT_ONCE = 100  # items of a list: no other thread runs meanwhile
 
 
@@ -86,9 +96,9 @@ def _section(value: Any) -> Any:
 def encode_line(value: Any) -> str:
     """Records and plain data as JSON on one line."""
     try:
-        text = msgspec.json.encode(value)
+        text = _ENCODER.encode(value)
     except UnicodeEncodeError:  # a name that is no UTF-8
-        return json.dumps(_finite(msgspec.to_builtins(value)))
+        return json.dumps(_finite(msgspec.to_builtins(value, enc_hook=_plain)))
     return msgspec.json.format(text, indent=0).decode()
 
 

@@ -284,7 +284,7 @@ class _Gatherer:
             regions=_by_mark(*clock.spans(regions)),
             spans=_named_spans(*clock.spans(spans)),
             steps=_by_number(*clock.spans(steps)),
-            end=max(clock.last, clock.ns(extents[1]).max(initial=0)),
+            end=max(clock.last, int(clock.ns(extents[1]).max(initial=0))),
             threads=list(self.threads),
             devices=devices,
             names=list(self.names),

@@ -4,10 +4,12 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
 from sample_report import sample
 
 from instrumented_backend.records import Report
+from instrumented_backend.records.encoding import encoded
 
 
 def of_pieces(report: Report) -> str:
@@ -42,3 +44,12 @@ def test_what_is_not_finite_is_null_in_pieces() -> None:
     report = sample()
     report.graphs[0].longest_call_us = math.inf
     assert json.loads(of_pieces(report))["graphs"][0]["longest_call_us"] is None
+
+
+def test_figures_of_numpys_kinds_are_numbers() -> None:
+    """One of them costs no report."""
+    report = sample()
+    report.compile.total_s, report.graphs[0].calls = np.float64(1.5), np.int64(7)
+    for text in (report.to_json(), b"".join(encoded(report)).decode()):
+        read = Report.from_json(text)
+        assert (read.compile.total_s, read.graphs[0].calls) == (1.5, 7)
