@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from instrumented_backend.kernels.sidecar import GraphLines
-from instrumented_backend.observe.messages.reasons import frames, users_frame
+from instrumented_backend.observe.messages.reasons import frames, last_frame, users_frame
 from instrumented_backend.torch_compat.fx import graphs_in
 
 if TYPE_CHECKING:
@@ -108,8 +108,7 @@ def line_of_stack(stack: str | None) -> str | None:
     """``"/path/model.py:12"``: the last frame of a formatted stack that is not torch's."""
     if not stack:
         return None
-    # Mostly the last frame is it; reading all of them takes many times as long.
-    frame = users_frame(frames(stack[stack.rfind('\n  File "') + 1 :]))
+    frame = users_frame(last_frame(stack))  # mostly that is it
     if frame is None or frame.file.startswith("<"):
         frame = users_frame(frames(stack))
     return None if frame is None else f"{frame.file}:{frame.line}"

@@ -178,6 +178,11 @@ def frames(stack: str) -> list[Frame]:
     ]
 
 
+def last_frame(stack: str) -> list[Frame]:
+    """The innermost line alone: reading all of them takes many times as long."""
+    return frames(stack[stack.rfind('\n  File "') + 1 :])
+
+
 def users_frame(stack: list[Frame]) -> Frame | None:
     """The innermost frame outside torch and the standard library.
 
