@@ -30,7 +30,8 @@ class Patience:
         start_s = self._clock()
         usual_s = self._began_s + build.PATIENCE_S
         # Not `join`, after which an interrupted thread is taken for one that has ended.
-        done.wait(max(0.0, min(start_s + patience_s, usual_s) - start_s))
+        if done.wait(max(0.0, min(start_s + patience_s, usual_s) - start_s)) or self._is_over:
+            return  # each call of a graph comes here until it is there
         end_s = min(start_s + patience_s, self._began_s + build.LIMIT_S)
         before_s = self._working_s()
         while not self._is_over and self._clock() < end_s and not done.wait(LOOK_S):

@@ -36,13 +36,13 @@ def patience(clock: Clock, worked_s: Callable[[float], float]) -> Patience:
 
 
 def test_what_hangs_is_given_the_time_of_a_build() -> None:
-    clock = Clock()
-    waiting = patience(clock, lambda now_s: 3.0)
+    clock, looks = Clock(), []
+    waiting = patience(clock, lambda now_s: looks.append(now_s) or 3.0)
     waiting.wait(clock, math.inf)
-    first_s = clock.now_s
+    first_s, looked = clock.now_s, len(looks)
     assert PATIENCE_S <= first_s <= PATIENCE_S + 1
-    waiting.wait(clock, math.inf)  # the next call does not wait again
-    assert clock.now_s == first_s
+    waiting.wait(clock, math.inf)  # the next call neither waits again nor looks at processes
+    assert clock.now_s == first_s and len(looks) == looked > 0
 
 
 def test_what_works_is_waited_for() -> None:
