@@ -191,7 +191,7 @@ def _doubted(
     1 / (seen + 2). And there are hardly more of them than there are of about that length, unless
     all that was seen were steps held up.
     """
-    if unseen <= 0 or not scaled.part.seen.n:
+    if unseen <= 0 or len(same_edge) < 2 or not scaled.part.seen.n:
         return scaled
     chance = 1 / (seen + 2)
     variance = UNEVEN * unseen * chance * (1 - chance) * (unseen + seen + 2) / (seen + 3)
@@ -202,16 +202,15 @@ def _doubted(
     for octaves in (range(kind.octave - REACH, kind.octave), (kind.octave + 1,)):
         others = [other for other in same_edge if other.octave in octaves]
         parts = [part for other in others for part in (other.certain, other.random)]
-        total = Seen()
-        for part in parts:
-            total.add(part.seen)
-        if not total.n:
+        n = sum(part.seen.n for part in parts)
+        if not n:
             continue
+        ops, ns = sum(part.seen.ops for part in parts), sum(part.seen.ns for part in parts)
         # Parts are put together only where that makes a difference.
-        if _is_worth(min(variance, unlike**2), total.ops / total.n - own, scaled):
+        if _is_worth(min(variance, unlike**2), ops / n - own, scaled):
             doubts.append(Doubt(together(parts), min(variance, unlike**2)))
-        times_longer = sum(kind.ns) / sum(kind.n) * total.n / total.ns if total.ns else 1.0
-        if times_longer > HELD_UP and own * total.n <= (1 + ALIKE) * total.ops:
+        times_longer = sum(kind.ns) / sum(kind.n) * n / ns if ns else 1.0
+        if times_longer > HELD_UP and own * n <= (1 + ALIKE) * ops:
             full = Seen(1.0, 0.0, own * times_longer, scaled.ns / unseen * times_longer)
             if _is_worth(variance, full.ops - own, scaled):
                 doubts.append(Doubt(Part(full, []), variance))
