@@ -9,6 +9,7 @@ from instrumented_backend.torch_compat import machine
 _paths = sysconfig.get_paths()
 _LIBRARIES = tuple(os.path.join(path, "") for path in {_paths["stdlib"], _paths["platstdlib"]})
 _PACKAGES = tuple(os.path.join(path, "") for path in {_paths["purelib"], _paths["platlib"]})
+_FOLDERS_OF_PACKAGES = tuple(f"{os.sep}{name}-packages{os.sep}" for name in ("site", "dist"))
 # The package's root, however deep in it this module is.
 _PACKAGE = str(Path(__file__).parents[__name__.count(".") - 1])
 _OWN = tuple(os.path.join(path, "") for path in (machine.folder(), _PACKAGE))
@@ -30,16 +31,19 @@ def is_internal(file: str) -> bool:
     generated = os.environ.get("TORCHINDUCTOR_CACHE_DIR")  # set once Inductor has been used
     if generated and file.startswith(os.path.join(generated, "")):
         return True
-    return file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
+    return file.startswith(_LIBRARIES) and not is_installed(file)
 
 
 def is_installed(file: str) -> bool:
-    """Code of an installed package."""
-    return file.startswith(_PACKAGES)
+    """Code of an installed package, of this Python's or of any folder of packages on its path.
+
+    A virtual environment may have packages of the system's Python or of the user's.
+    """
+    return file.startswith(_PACKAGES) or any(folder in file for folder in _FOLDERS_OF_PACKAGES)
 
 
 def is_library(file: str) -> bool:
     """Code of the standard library, and Dynamo's, which stands for it."""
     return (file.startswith(_POLYFILLS) and file != _WRAPPER) or (
-        file.startswith(_LIBRARIES) and not file.startswith(_PACKAGES)
+        file.startswith(_LIBRARIES) and not is_installed(file)
     )

@@ -1,6 +1,7 @@
 """Whose code a file is."""
 
 import json
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,10 @@ OUR_OWN = (
     ("file", "internal", "installed"),
     [
         (torch.__file__, True, True),
+        # Of the system's Python, and of the user's, beside a virtual environment.
+        ("/usr/lib/python3/dist-packages/lightning/pytorch/trainer.py", False, True),
+        ("/home/me/.local/lib/python3.12/site-packages/timm/models.py", False, True),
+        (f"{sysconfig.get_paths()['stdlib']}/dist-packages/timm/models.py", False, True),
         (json.__file__, True, False),
         *((str(PACKAGE / name), True, False) for name in OUR_OWN),
         (str(PACKAGE / "demo.py"), False, False),
