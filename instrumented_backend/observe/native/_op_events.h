@@ -84,10 +84,8 @@ uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint6
   return index;
 }
 
-void flush_work(Thread& t) {
-  if (t.work.events == 0) {
-    return;
-  }
+[[gnu::noinline]] void flush_work(Thread& t) {
+  t.has_work = false;
   std::lock_guard<std::mutex> lock(work_mutex);
   work.events += t.work.events;
   work.ops += t.work.ops;
@@ -138,11 +136,15 @@ void silence(Thread& t) {
   }
 }
 
+[[gnu::noinline]] void end_silence(Thread& t) {
+  at::enableRecordFunction(true);
+  t.silenced = false;
+}
+
 void listen_again(Thread& t) {
   t.inner = 0;
   if (t.silenced) {
-    at::enableRecordFunction(true);
-    t.silenced = false;
+    end_silence(t);
   }
 }
 
@@ -158,11 +160,38 @@ bool has_many_spans(Thread& t, uint64_t seen_by) {
   return ++t.spans > kManySpans;
 }
 
+// While it is there, a mark is booked: what that takes in a window counts as the window's cost.
+class MarkCost {
+ public:
+  explicit MarkCost(Thread& t) : t_(t), seen_(open_now.load(std::memory_order_relaxed) != 0) {
+    if (seen_ && --t.until_mark_measured == 0) {
+      t.until_mark_measured = kMeasured;
+      since_ = now_ns();
+    }
+  }
+  ~MarkCost() {
+    if (!seen_) {
+      return;
+    }
+    if (since_ != 0) {
+      const int64_t took = std::min(now_ns() - since_, kLongestOpCostNs);
+      t_.mark_ns += 0.1 * (double(took) - t_.mark_ns);
+    }
+    t_.work.op_ns += int64_t(t_.mark_ns);
+    t_.has_work = true;
+  }
+  MarkCost(const MarkCost&) = delete;
+  MarkCost& operator=(const MarkCost&) = delete;
+
+ private:
+  Thread& t_;
+  const bool seen_;
+  int64_t since_ = 0;
+};
+
 // A call begins that a window sees. What recording that has cost.
-int64_t begin_call(Thread& t, int64_t key) {
-  t.call = {};
-  const uint64_t seen_by = open_now.load();
-  if (seen_by == 0 || !gpu().active.load(std::memory_order_relaxed) ||
+[[gnu::noinline]] int64_t begin_call(Thread& t, int64_t key, uint64_t seen_by) {
+  if (!gpu().active.load(std::memory_order_relaxed) ||
       (has_many_spans(t, seen_by) && next_random(t) % kCallEvery != 0)) {
     return 0;
   }
@@ -173,7 +202,7 @@ int64_t begin_call(Thread& t, int64_t key) {
   }
   int64_t first_op = kUnknownOp;
   {
-    std::lock_guard<std::mutex> lock(meter().mutex);
+    std::lock_guard<Mutex> lock(meter().mutex);
     const Line* line = line_of(t);
     if (line != nullptr && line->timed && line->watched && line->seen_from == line->gap_start) {
       first_op = line->first_op;
@@ -183,7 +212,7 @@ int64_t begin_call(Thread& t, int64_t key) {
   t.call_quiet = t.quiet_ns;
   const int64_t cost = record_cost(start);
   t.work.op_ns += cost;
-  ++t.work.events;  // or nobody would add it up
+  t.has_work = true;
   return cost;
 }
 
@@ -193,7 +222,8 @@ void end_call(Thread& t, int64_t ns) {
   end_span(std::exchange(t.call, {}), ns, t.quiet_ns - t.call_quiet, nullptr, 0);
   const int64_t cost = record_cost(start);
   t.work.op_ns += cost;
-  std::lock_guard<std::mutex> lock(meter().mutex);
+  t.has_work = true;
+  std::lock_guard<Mutex> lock(meter().mutex);
   if (Line* line = line_of(t)) {
     line->cost_ns += cost;
   }
@@ -233,7 +263,7 @@ class TimedOp {
     end_span(std::exchange(t_.op, {}), ns, 0, name, cell);
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
     t_.work.op_ns += cost;
-    std::lock_guard<std::mutex> lock(meter().mutex);
+    std::lock_guard<Mutex> lock(meter().mutex);
     if (Line* line = line_of(t_)) {
       line->cost_ns += cost;
     }
@@ -247,6 +277,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   Thread& t = self;
   ++t.depth;
   ++t.work.events;
+  t.has_work = true;
   if (t.op_depth || t.regions) {
     if (++t.inner == kHeard && t.quiet == 0) {
       silence(t);
@@ -304,7 +335,7 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   decltype(m.sampler) sampler;
   {
     // It may have gone while this thread waited for the interpreter.
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     sampler = m.sampler;
   }
   int64_t line = -1;
@@ -319,7 +350,7 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   t.work.sample_ns += std::min(took, kLongestSampleNs);
   ++t.work.samples;
   --t.quiet;
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   if (Line* owner = line_of(t)) {
     owner->cost_ns += took;
   }
@@ -378,7 +409,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   double weight = 0;  // 0: no sample
   Meter& m = meter();
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     Line* line = line_of(t);
     if (line != nullptr && line->from == nullptr) {
       line = nullptr;  // it has no marks yet

@@ -12,7 +12,7 @@ Mark* new_mark(Meter& m, int64_t graph, int32_t event, bool in_data) {
 
 // Where a gap after an event begins; the call's end itself is event 0. Once there are too many, all
 // that would be new are one.
-Mark* mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
+[[gnu::noinline]] Mark* other_mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
   if (event == 0 && !in_data) {
     if (size_t(graph) >= m.by_graph.size()) {
       m.by_graph.resize(graph + 1);
@@ -37,10 +37,14 @@ Mark* mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
   return mark;
 }
 
-Edge* edge_to(Position& position, int64_t to) {
-  if (position.last != nullptr && position.last->to == to) {
-    return position.last;
+Mark* mark_of(Meter& m, int64_t graph, int32_t event, bool in_data) {
+  if (event == 0 && !in_data && size_t(graph) < m.by_graph.size() && m.by_graph[graph] != nullptr) {
+    return m.by_graph[graph];
   }
+  return other_mark_of(m, graph, event, in_data);
+}
+
+[[gnu::noinline]] Edge* other_edge_to(Position& position, int64_t to) {
   Edge* edge = position.edges;
   while (edge != nullptr && edge->to != to) {
     edge = edge->next;
@@ -57,13 +61,15 @@ Edge* edge_to(Position& position, int64_t to) {
   return edge;
 }
 
+Edge* edge_to(Position& position, int64_t to) {
+  Edge* last = position.last;
+  return last != nullptr && last->to == to ? last : other_edge_to(position, to);
+}
+
 // Where a gap begins that comes after `mark`. Once there are too many positions, those that would
 // be new are told apart by their mark only.
-Position* position_after(Meter& m, Line& line, Mark* mark) {
-  Position* position = line.edge != nullptr ? line.edge->after : nullptr;
-  if (position != nullptr && position->mark == mark) {
-    return position;
-  }
+[[gnu::noinline]] Position* other_position_after(Meter& m, Line& line, Mark* mark) {
+  Position* position;
   History history{mark->number};
   if (line.position != nullptr) {
     std::copy_n(line.position->history.begin(), kHistory - 1, history.begin() + 1);
@@ -74,7 +80,7 @@ Position* position_after(Meter& m, Line& line, Mark* mark) {
     found = m.by_history.find(history);
   }
   if (found == m.by_history.end()) {
-    position = &m.positions.emplace_back(Position{mark, history});
+    position = &m.positions.emplace_back(Position{.mark = mark, .history = history});
     m.by_history.emplace(history, position);
   } else {
     position = found->second;
@@ -83,6 +89,12 @@ Position* position_after(Meter& m, Line& line, Mark* mark) {
     line.edge->after = position;
   }
   return position;
+}
+
+Position* position_after(Meter& m, Line& line, Mark* mark) {
+  Position* position = line.edge != nullptr ? line.edge->after : nullptr;
+  return position != nullptr && position->mark == mark ? position
+                                                       : other_position_after(m, line, mark);
 }
 
 int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
@@ -153,6 +165,51 @@ void keep_slice(Line& line, int64_t until) {
   line.seen_from = 0;
 }
 
+// The same, of a gap that a window has seen, or a part of it.
+[[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
+                                    int64_t ns, int64_t now) {
+  Edge& edge = *line.edge;
+  const int64_t end = head_end.load(std::memory_order_relaxed);
+  bool last = false;
+  if (line.watched) {
+    // Then there is nothing else of it.
+    line.watched = false;
+    last = watching.fetch_sub(1, std::memory_order_relaxed) == 1 && now >= end;
+    Ops& ops = line.head[window_set];
+    ops.add(line.tail);
+    const bool is_first = is_new && window_set == kCertain;
+    if (is_first) {
+      edge.first_octave = length.octave;
+      edge.first = std::make_unique<Tally>();
+    }
+    Tally& tally = is_first ? *edge.first : length.seen().whole[window_set];
+    tally.sums.add_gap(window, double(ns), ops.ops, ops.op_ns);
+    tally.ops.add(ops);
+    if (!is_first) {
+      ask_for_lines(meter(), position, tally);
+    }
+  } else {
+    if (line.seen_from != 0) {
+      keep_slice(line, std::min(now, end));
+    }
+    for (int set = 0; set < kSets && length.octave >= kLong; ++set) {
+      if (line.slices[set].seen.n > 0) {
+        Tally& tally = length.seen().slices[set];
+        tally.sums.add(line.slices[set]);
+        tally.ops.add(line.head[set]);
+      }
+    }
+  }
+  line.tail.clear();
+  for (int set = 0; set < kSets; ++set) {
+    line.head[set].clear();
+    line.slices[set] = Sums();
+  }
+  line.seen_from = 0;
+  line.was_seen = false;
+  return last;
+}
+
 // The gap under way ends at the mark `to`. With the meter's mutex, as the next. True if it was the
 // last that an ended window has waited for.
 bool end_gap(Line& line, int64_t to, int64_t now) {
@@ -166,51 +223,11 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
   const int64_t ns = std::max<int64_t>(0, now - line.gap_start - apart_of(line));
   const int octave = octave_of(ns - std::min(line.cost_ns + line.tail_cost_ns, ns));
   Edge* edge = line.edge = edge_to(*position, to);
-  const bool is_new = std::exchange(edge->is_new, false);
-  Population& population = edge->population[octave];
-  population.n[!line.main] += 1;
-  population.ns[!line.main] += ns;
-  if (line.seen_from == 0 && line.head[kCertain].ops == 0 && line.head[kRandom].ops == 0 &&
-      line.slices[kCertain].seen.n == 0 && line.slices[kRandom].seen.n == 0) {
-    return false;
-  }
-  const int64_t end = head_end.load(std::memory_order_relaxed);
-  bool last = false;
-  if (line.watched) {
-    // Then there is nothing else of it.
-    line.watched = false;
-    last = watching.fetch_sub(1, std::memory_order_relaxed) == 1 && now >= end;
-    Ops& ops = line.head[window_set];
-    ops.add(line.tail);
-    const bool is_first = is_new && window_set == kCertain;
-    if (is_first) {
-      edge->first_octave = octave;
-    }
-    Tally& tally = is_first ? edge->first : edge->at(octave).whole[window_set];
-    tally.sums.add_gap(window, double(ns), ops.ops, ops.op_ns);
-    tally.ops.add(ops);
-    if (!is_first) {
-      ask_for_lines(meter(), *position, tally);
-    }
-  } else {
-    if (line.seen_from != 0) {
-      keep_slice(line, std::min(now, end));
-    }
-    for (int set = 0; set < kSets && octave >= kLong; ++set) {
-      if (line.slices[set].seen.n > 0) {
-        Tally& tally = edge->at(octave).slices[set];
-        tally.sums.add(line.slices[set]);
-        tally.ops.add(line.head[set]);
-      }
-    }
-  }
-  line.tail.clear();
-  for (int set = 0; set < kSets; ++set) {
-    line.head[set].clear();
-    line.slices[set] = Sums();
-  }
-  line.seen_from = 0;
-  return last;
+  const bool is_new = edge->usual.octave < 0;
+  Length& length = edge->length(octave);
+  length.population.n[!line.main] += 1;
+  length.population.ns[!line.main] += ns;
+  return line.was_seen && end_seen_gap(line, *position, is_new, length, ns, now);
 }
 
 void begin_gap_at(Line& line, Position* position, int64_t now) {
@@ -220,7 +237,7 @@ void begin_gap_at(Line& line, Position* position, int64_t now) {
   line.collected = collected_ns.load(std::memory_order_relaxed);
   line.pass = passes.fetch_add(1, std::memory_order_relaxed);
   if (now < head_end.load(std::memory_order_relaxed)) {
-    line.watched = true;
+    line.watched = line.was_seen = true;
     line.seen_from = now;
     line.seen_apart = line.seen_cost = 0;
     watching.fetch_add(1, std::memory_order_relaxed);
@@ -265,7 +282,7 @@ Line* new_line(Meter& m, bool main) {
 // Its thread ends.
 void end_line(Line* line) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   end_gap(*line, 0, now_ns());
   Line* expected = line;
   last_line.compare_exchange_strong(expected, line == m.main ? nullptr : m.main);
@@ -276,14 +293,26 @@ void end_line(Line* line) {
   m.unused.push_back(line);
 }
 
-// The same, which begins with the thread's first mark. With the meter's mutex.
+// Ends a thread's line when the thread does.
+struct Ending {
+  bool is_due = false;
+  ~Ending() {
+    if (is_due && self.line != nullptr) {
+      end_line(std::exchange(self.line, nullptr));
+    }
+  }
+};
+thread_local Ending ending;
+
+// The line of a mark's thread, which begins with the first. With the meter's mutex.
 Line* line_for_mark(Thread& t) {
   Line* line = line_of(t);
   if (line == nullptr) {
-    if (own.line == nullptr) {
-      own.line = new_line(meter(), false);
+    if (t.line == nullptr) {
+      t.line = new_line(meter(), false);
+      ending.is_due = true;
     }
-    line = own.line;
+    line = t.line;
   }
   last_line.store(line, std::memory_order_relaxed);
   return line;
@@ -319,7 +348,7 @@ void event_mark(const at::RecordFunction& event, bool begins) {
   Meter& m = meter();
   bool last;
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     const int32_t number = event_number(m, name);
     if (number == 0) {
       return;

@@ -26,7 +26,7 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
   Meter& m = meter();
   std::lock_guard<std::mutex> window_lock(window_mutex);
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     if (m.main == nullptr) {
       m.main = new_line(m, true);
     }
@@ -108,12 +108,16 @@ void op_meter_enter(int64_t key) {
     return;
   }
   listen_again(t);
-  const int64_t cost_ns = begin_call(t, key);
-  flush_work(t);
+  const uint64_t seen_by = open_now.load(std::memory_order_relaxed);
+  const int64_t cost_ns = seen_by == 0 ? 0 : begin_call(t, key, seen_by);
+  if (t.has_work) {
+    flush_work(t);
+  }
   Meter& m = meter();
   bool last;
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    const MarkCost cost(t);
+    std::lock_guard<Mutex> lock(m.mutex);
     Line& line = *line_for_mark(t);
     line.cost_ns += cost_ns;
     line.timed = t.call.number != 0;
@@ -132,29 +136,33 @@ void op_meter_leave(int64_t key) {
   }
   Meter& m = meter();
   if (--t.regions == 0 && t.op_depth == 0) {
+    t.work.op_ns += t.silenced ? kSilenceCostNs : 0;
     listen_again(t);
   }
-  std::unique_lock<std::mutex> lock(m.mutex);
-  if (size_t(key) >= m.regions.size()) {
-    m.regions.resize(key + 1);
+  int64_t ns;
+  {
+    const MarkCost cost(t);
+    std::lock_guard<Mutex> lock(m.mutex);
+    if (size_t(key) >= m.regions.size()) {
+      m.regions.resize(key + 1);
+    }
+    Region& region = m.regions[key];
+    if (t.regions > 0) {
+      region.nested += 1;
+      return;
+    }
+    const int64_t now = now_ns();
+    ns = now - t.region_start;
+    t.region_in_op += ns;
+    region.calls += 1;
+    region.ns += ns;
+    region.longest_ns = std::max(region.longest_ns, ns);
+    Line& line = *line_for_mark(t);
+    line.spent.captured_ns += ns;
+    line.graph = key;
+    begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
   }
-  Region& region = m.regions[key];
-  if (t.regions > 0) {
-    region.nested += 1;
-    return;
-  }
-  const int64_t now = now_ns();
-  const int64_t ns = now - t.region_start;
-  t.region_in_op += ns;
-  region.calls += 1;
-  region.ns += ns;
-  region.longest_ns = std::max(region.longest_ns, ns);
-  Line& line = *line_for_mark(t);
-  line.spent.captured_ns += ns;
-  line.graph = key;
-  begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
   if (t.call.number != 0) {
-    lock.unlock();
     end_call(t, ns);
   }
 }
@@ -171,7 +179,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     // A graph can be compiled inside an op. What is counted for it needs events.
     listen_again(t);
     t.quiet_start = since_ns > 0 ? since_ns : now_ns();
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     Line* line = t.quiet_line = compiles ? line_for_mark(t) : line_of(t);
     if (line != nullptr && line->quiet++ == 0) {
       line->quiet_since = t.quiet_start;
@@ -185,7 +193,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     t.region_start += now - t.quiet_start;
     t.op_start += now - t.quiet_start;
     t.inner = 0;
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     Line* line = t.quiet_line;
     if (line != nullptr && line->quiet > 0) {
       settle_quiet(*line, now);
@@ -200,14 +208,14 @@ void op_meter_collected(int64_t ns) { collected_ns += ns; }
 // `each`: every op, instead of fewer and fewer; a null sampler takes none.
 void op_meter_sample(int64_t (*sampler)(const char*), int32_t each) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   m.sampler = sampler;
   m.sample_each = each;
 }
 
 void op_meter_work(Work* out) {
   flush_work(self);
-  std::lock_guard<std::mutex> lock(meter().mutex);
+  std::lock_guard<Mutex> lock(meter().mutex);
   std::lock_guard<std::mutex> work_lock(work_mutex);
   *out = work;
   if (open_now) {
@@ -221,7 +229,7 @@ void op_meter_work(Work* out) {
 // Forgets all, but for the numbers of events. Gaps that are under way begin now.
 void op_meter_clear() {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   m.index.clear();
   m.cells.clear();
   for (Position& position : m.positions) {
@@ -274,7 +282,7 @@ void op_meter_after_fork() {
   head_end = 0;
   watching = 0;
   m.lines.clear();  // those of other threads are lost, and so is this one's, if another was main
-  m.main = own.line = nullptr;
+  m.main = nullptr;
   last_line = nullptr;
   forget_gpus();
   op_meter_clear();

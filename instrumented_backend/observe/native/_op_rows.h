@@ -46,11 +46,9 @@ template <typename Visit>
 void each_kind(Meter& m, Visit visit) {
   for (Position& position : m.positions) {
     for (Edge* edge = position.edges; edge != nullptr; edge = edge->next) {
-      for (int octave = 0; octave < kOctaves; ++octave) {
-        const Population& population = edge->population[octave];
-        if (population.n[0] + population.n[1] > 0) {
-          visit(kind_of(*edge, octave), *position.mark, *edge, octave);
-        }
+      visit(kind_of(*edge, edge->usual.octave), *position.mark, *edge, edge->usual);
+      for (const Length& length : edge->others) {
+        visit(kind_of(*edge, length.octave), *position.mark, *edge, length);
       }
     }
   }
@@ -58,12 +56,11 @@ void each_kind(Meter& m, Visit visit) {
 
 template <typename Visit>
 void each_part(Meter& m, Visit visit) {
-  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
-    if (octave == edge.first_octave) {
-      visit(kind, 2 * kSets, &mark, edge.first.ops);
+  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
+    if (length.octave == edge.first_octave) {
+      visit(kind, 2 * kSets, &mark, edge.first->ops);
     }
-    Observed* observed = edge.observed[octave].get();
-    if (observed != nullptr) {
+    if (Observed* observed = length.observed.get()) {
       for (int set = 0; set < kSets; ++set) {
         visit(kind, set, &mark, observed->whole[set].ops);
         visit(kind, 2 + set, &mark, observed->slices[set].ops);
@@ -111,7 +108,7 @@ int64_t op_meter_size(const char* name) {
 // read next to be whole.
 void op_meter_settle(int64_t longer_than_ns) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   const int64_t now = now_ns();
   for (Line* line : m.lines) {
     settle_quiet(*line, now);
@@ -126,7 +123,7 @@ void op_meter_settle(int64_t longer_than_ns) {
 // Copy out at most `capacity` records; return how many there are.
 int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Output<MarkRow> output{out, capacity};
   for (const Mark& mark : m.marks) {
     output.add({mark.number, mark.graph, mark.event, mark.in_data});
@@ -136,16 +133,16 @@ int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
 
 int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Output<KindRow> output{out, capacity};
-  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, int octave) {
-    KindRow row{kind, edge.number, mark.number, edge.to, octave, edge.population[octave],
+  each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
+    KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population,
                 {},   {},          {}};
-    if (octave == edge.first_octave) {
-      edge.first.sums.close();
-      row.first = edge.first.sums.seen;
+    if (length.octave == edge.first_octave) {
+      edge.first->sums.close();
+      row.first = edge.first->sums.seen;
     }
-    if (Observed* observed = edge.observed[octave].get()) {
+    if (Observed* observed = length.observed.get()) {
       for (int set = 0; set < kSets; ++set) {
         observed->whole[set].sums.close();
         row.whole[set] = observed->whole[set].sums.seen;
@@ -159,7 +156,7 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
 
 int64_t op_meter_cells(CellRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Output<CellRow> output{out, capacity};
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const uint32_t slot : seen.touched) {
@@ -174,7 +171,7 @@ int64_t op_meter_cells(CellRow* out, int64_t capacity) {
 
 int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Output<SampleRow> output{out, capacity};
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const auto& [place, sums] : seen.samples) {
@@ -188,14 +185,14 @@ int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
 // By direction.
 int64_t op_meter_regions(Region* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   std::copy_n(m.regions.begin(), std::min<int64_t>(m.regions.size(), capacity), out);
   return m.regions.size();
 }
 
 void op_meter_times(TimeRow* out) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Spent mine, others = m.others_before;
   for (const Line* line : m.lines) {
     Spent& sum = line->main ? mine : others;
@@ -267,7 +264,7 @@ int64_t op_meter_gpu_ops(GpuOpRow* out, int64_t capacity) {
 // The name of an event by its number; nullptr for one that there is none of.
 const char* op_meter_event(int64_t number) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   return number >= 0 && size_t(number) < m.events.size() ? m.events[number] : nullptr;
 }
 

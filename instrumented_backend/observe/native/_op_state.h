@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/record_function.h>
+#include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -45,6 +46,7 @@ TORCH_API bool in_parallel_region();  // ATen/Parallel.h, which takes seconds mo
 
 namespace {
 
+constexpr size_t kCacheLine = 64;
 constexpr size_t kMaxCells = 65536;
 constexpr size_t kMaxTurns = kMaxCells / 4 * 3;  // the rest is for names that are new
 constexpr uint32_t kMaxOrdinals = 512;
@@ -79,6 +81,34 @@ int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
+// A mutex of one word: where nobody else has it, it is taken and given back with no call.
+class Mutex {
+ public:
+  void lock() {
+    uint32_t unlocked = kFree;
+    if (!state_.compare_exchange_strong(unlocked, kTaken, std::memory_order_acquire)) {
+      wait();
+    }
+  }
+  void unlock() {
+    if (state_.exchange(kFree, std::memory_order_release) == kAwaited) {
+      syscall(SYS_futex, &state_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+    }
+  }
+
+ private:
+  enum : uint32_t { kFree, kTaken, kAwaited };
+
+  [[gnu::noinline, gnu::cold]] void wait() {
+    while (state_.exchange(kAwaited, std::memory_order_acquire) != kFree) {
+      syscall(SYS_futex, &state_, FUTEX_WAIT_PRIVATE, kAwaited, nullptr, nullptr, 0);
+    }
+  }
+
+  std::atomic<uint32_t> state_{kFree};
+};
+static_assert(sizeof(Mutex) == sizeof(uint32_t));
+
 bool starts_with(const char* text, const char* prefix) {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
@@ -91,7 +121,7 @@ enum Set : int32_t { kCertain, kRandom, kSets };
 // its second, ...: mostly, each of these is always on the same line of the program. A cache line
 // each, in the order in which they first ran: what else a step does has mostly driven them out of
 // the cache.
-struct alignas(64) Cell {
+struct alignas(kCacheLine) Cell {
   size_t hash;       // of the name
   const char* name;  // interned
   int32_t mark;
@@ -103,7 +133,7 @@ struct alignas(64) Cell {
   uint32_t next = 0;             // of a first one: the ordinal of its name's next op in that pass
   uint64_t pass = 0;             // of the gap, by the thread that was here last
 };
-static_assert(sizeof(Cell) == 64 || sizeof(Cell) == 128);
+static_assert(sizeof(Cell) == kCacheLine || sizeof(Cell) == 2 * kCacheLine);
 
 struct CellSum {
   int64_t count = 0, ns = 0;
@@ -228,24 +258,50 @@ struct Population {
 
 struct Position;
 
-// All gaps from one mark to another, in one position in the program's loop, by the octaves of
-// their lengths.
-struct Edge {
-  int64_t number = 0;
-  int64_t to = 0;
-  Edge* next = nullptr;
-  Position* after = nullptr;  // where it went on last time
-  bool is_new = true;
-  int first_octave = -1;  // of the very first gap, if a certain window saw it
-  Tally first;            // that gap, whose ops may be none like the others'
-  std::array<Population, kOctaves> population;
-  std::array<std::unique_ptr<Observed>, kOctaves> observed;
+// Gaps of one octave.
+struct Length {
+  int octave;
+  Population population = {};
+  std::unique_ptr<Observed> observed = nullptr;
 
-  Observed& at(int octave) {
-    if (!observed[octave]) {
-      observed[octave] = std::make_unique<Observed>();
+  Observed& seen() {
+    if (!observed) {
+      observed = std::make_unique<Observed>();
     }
-    return *observed[octave];
+    return *observed;
+  }
+};
+
+// All gaps from one mark to another, in one position in the program's loop, by the octaves of
+// their lengths. What each of them needs comes first.
+struct alignas(kCacheLine) Edge {
+  int64_t to = 0;
+  Position* after = nullptr;  // where it went on last time
+  Length usual{-1};           // the length of its first one
+  std::vector<Length> others = {};
+  Edge* next = nullptr;
+  int64_t number = 0;
+  int first_octave = -1;         // of the very first gap, if a certain window saw it
+  std::unique_ptr<Tally> first;  // that gap, whose ops may be none like the others'
+
+  Length& length(int octave) {
+    if (usual.octave == octave) {
+      return usual;
+    }
+    return other_length(octave);
+  }
+
+  [[gnu::noinline]] Length& other_length(int octave) {
+    if (usual.octave < 0) {
+      usual.octave = octave;
+      return usual;
+    }
+    for (Length& other : others) {
+      if (other.octave == octave) {
+        return other;
+      }
+    }
+    return others.emplace_back(Length{octave});
   }
 };
 
@@ -261,11 +317,11 @@ struct Mark {
 using History = std::array<int32_t, kHistory>;  // numbers of marks, the last one first
 
 // A mark in the program's loop: one that comes several times in a turn has as many.
-struct Position {
+struct alignas(kCacheLine) Position {
   Mark* mark;
-  History history;
-  Edge* edges = nullptr;
   Edge* last = nullptr;
+  Edge* edges = nullptr;
+  History history;
   std::vector<bool> wanted = {};  // by slot: samples, for kinds of gap that have none
 };
 
@@ -280,36 +336,40 @@ struct Spent {
 
 // What one thread runs, from mark to mark. Threads of the autograd engine work for the thread that
 // waits for them, and write into its line.
-struct Line {
-  bool main = false;
+struct alignas(kCacheLine) Line {
   Position* from = nullptr;
   Position* position = nullptr;  // of its last mark
   Edge* edge = nullptr;          // of its last gap
   int64_t graph = 0;             // whose call ended last
-  uint32_t in_data = 0;
   int64_t gap_start = 0;
-  int64_t apart_ns = 0;     // of the gap under way: compilations
-  int64_t collected = 0;    // `collected_ns` when it began
-  uint32_t quiet = 0;       // threads that are quiet on it
-  int64_t quiet_since = 0;  // what is not yet in `apart_ns`
+  int64_t apart_ns = 0;   // of the gap under way: compilations
+  int64_t collected = 0;  // `collected_ns` when it began
+  uint64_t pass = 0;      // of that gap
+  bool main = false;
+  bool watched = false;   // is the gap seen whole
+  bool was_seen = false;  // has a window seen any of it
   bool quiet_compiles = false;
-  int64_t cost_ns = 0;             // of it: ours, before the window's end
+  uint32_t quiet = 0;  // threads that are quiet on it
+  uint32_t in_data = 0;
+  Spent spent;
+  int64_t cost_ns = 0;             // of the gap: ours, before the window's end
   int64_t tail_cost_ns = 0;        // and after it
-  uint64_t pass = 0;               // of that gap
-  bool watched = false;            // is the gap seen whole
+  int64_t first_op = 0;            // of it: when it began
+  int64_t quiet_since = 0;         // what is not yet in `apart_ns`
   int64_t seen_from = 0;           // since when it is seen, if it is
   int64_t seen_apart = 0;          // `apart_ns` at that time
   int64_t seen_cost = 0;           // `cost_ns` at that time
-  int64_t first_op = 0;            // of it: when it began
   bool timed = false;              // by the GPU: the last call
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
   Ops tail;                        // of a watched one: the rest
-  Spent spent;
 };
 
-struct Meter {
-  std::mutex mutex;  // for all that ops are booked to
+struct alignas(kCacheLine) Meter {
+  Mutex mutex;                  // for all that ops are booked to
+  Line* main = nullptr;         // the main thread's
+  std::vector<Mark*> by_graph;  // where a region has just ended
+  std::vector<Region> regions;  // by direction
   std::unordered_set<std::string, std::hash<std::string>, std::equal_to<>> names;
   std::vector<Cell> cells;
   struct Key {
@@ -343,10 +403,7 @@ struct Meter {
   };
   std::deque<Position> positions;
   std::unordered_map<History, Position*, HistoryHash> by_history;
-  std::vector<Mark*> by_graph;                   // where a region has just ended
   std::unordered_map<uint64_t, Mark*> by_event;  // after events
-  std::vector<Region> regions;                   // by direction
-  Line* main = nullptr;                          // the main thread's
   std::vector<Line*> lines;
   std::vector<Line*> unused;  // of threads that are no more
   Spent others_before;        // of threads that are no more
@@ -358,18 +415,40 @@ struct Meter {
 };
 
 // Never destroyed: events may end while the process does.
-Meter& meter() {
-  static Meter* instance = new Meter();
-  return *instance;
-}
+union Forever {
+  Meter meter;
+  Forever() : meter() {}
+  ~Forever() {}
+};
+Forever forever;
+
+Meter& meter() { return forever.meter; }
 
 // Looks names up without making a string of each.
 const char* intern(Meter& m, std::string_view name) { return m.names.emplace(name).first->c_str(); }
 
-// The window that is open.
-std::atomic<uint64_t> open_now{0};  // as `seen_as` has it; 0: none
-std::atomic<int64_t> head_end{0};   // gaps and ops that begin later are not seen
-std::atomic<int64_t> watching{0};   // gaps that are seen whole and go on
+// What each mark looks at, in one cache line: between two calls of a graph a program needs the
+// caches for itself, and each line costs a call more than what is done with it.
+struct alignas(kCacheLine) Shared {
+  std::atomic<uint64_t> open_now{0};  // the window that is open, as `seen_as` has it; 0: none
+  std::atomic<int64_t> head_end{0};   // gaps and ops that begin later are not seen
+  std::atomic<int64_t> watching{0};   // gaps that are seen whole and go on
+  // Time of garbage collections of the whole heap, on any thread: they hold up all that need the
+  // interpreter, and which op or gap they meet is chance. They are none of its time, for it may
+  // stand for others. Calls, which are all timed, have them.
+  std::atomic<int64_t> collected_ns{0};
+  std::atomic<uint64_t> passes{1};
+  std::atomic<Line*> last_line{nullptr};  // of a thread that is not the engine's
+  uint64_t marks_seen = 0;
+};
+Shared shared;
+std::atomic<uint64_t>& open_now = shared.open_now;
+std::atomic<int64_t>& head_end = shared.head_end;
+std::atomic<int64_t>& watching = shared.watching;
+std::atomic<int64_t>& collected_ns = shared.collected_ns;
+std::atomic<uint64_t>& passes = shared.passes;
+std::atomic<Line*>& last_line = shared.last_line;
+uint64_t& marks_seen = shared.marks_seen;
 Set window_set = kCertain;
 uint64_t window = 0;
 int64_t opened_ns = 0;
@@ -386,11 +465,6 @@ void clear_loose(Meter& m) {
   m.loose_sums.fill(Sums());
 }
 
-// Time of garbage collections of the whole heap, on any thread: they hold up all that need the
-// interpreter, and which op or gap they meet is chance. They are none of its time, for it may stand
-// for others. Calls, which are all timed, have them.
-std::atomic<int64_t> collected_ns{0};
-std::atomic<uint64_t> passes{1};
 std::atomic<uint64_t> wakes{0};
 at::CallbackHandle handle = at::INVALID_CALLBACK_HANDLE;
 at::CallbackHandle events_handle = at::INVALID_CALLBACK_HANDLE;
@@ -415,19 +489,8 @@ struct Work {
 
 std::mutex work_mutex;
 Work work;
-uint64_t marks_seen = 0, novel_mark = 0, first_mark = 0;
+uint64_t novel_mark = 0, first_mark = 0;
 int64_t edges_made = 0;
-
-void end_line(Line* line);
-
-struct Holder {
-  Line* line = nullptr;
-  ~Holder() {
-    if (line != nullptr) {
-      end_line(line);
-    }
-  }
-};
 
 // What is between two of the GPU's events.
 struct Span {
@@ -437,35 +500,40 @@ struct Span {
   int64_t key = 0;  // the region's; 0 of an op
 };
 
-struct Thread {
+// What a call of a graph needs comes first, close together.
+struct alignas(kCacheLine) Thread {
+  uint32_t regions = 0;
+  uint32_t quiet = 0;     // compiling, or sampling
+  uint32_t inner = 0;     // events inside the op or region under way
+  uint32_t op_depth = 0;  // the depth of the op under way; 0: none
+  bool silenced = false;
+  bool has_work = false;  // that is not yet in the sum of all threads
+  int8_t engine = -1;     // is it a thread of the autograd engine; -1: not known yet
+  int8_t main = -1;       // is it the main thread; -1: not known yet
+  Line* line = nullptr;
+  int64_t region_start = 0;
+  int64_t region_in_op = 0;     // time of regions inside the op under way
+  Span call = {}, op = {};      // that the GPU times
   uint32_t depth = 0;           // events under way that we saw start
-  uint32_t op_depth = 0;        // the depth of the op under way; 0: none
   bool is_compilation = false;  // what is under way as an op
   uint64_t seen_by = 0;         // the window before whose end the op began; 0: none
-  uint32_t regions = 0;
-  uint32_t quiet = 0;  // compiling, or sampling
-  uint32_t inner = 0;  // events inside the op or region under way
-  bool silenced = false;
-  int8_t engine = -1;  // is it a thread of the autograd engine; -1: not known yet
-  int8_t main = -1;    // is it the main thread; -1: not known yet
-  Work work;           // not yet in the sum of all threads
+  Work work;
   int64_t op_start = 0;
-  int64_t region_start = 0;
   int64_t op_collected = 0;  // `collected_ns` when the op under way began
   int64_t quiet_start = 0;
   Line* quiet_line = nullptr;
-  int64_t region_in_op = 0;      // time of regions inside the op under way
-  uint32_t until_measured = 1;   // ops
-  bool measures = false;         // what the op under way costs
-  int64_t measured_ns = 0;       // of it, so far
-  double own_ns = 300;           // what ops have cost lately
-  uint32_t last_cell = kNoCell;  // where this thread's last op was booked
+  uint32_t until_mark_measured = 1;  // of those that a window sees
+  double mark_ns = 500;              // what these have cost lately
+  uint32_t until_measured = 1;       // ops
+  bool measures = false;             // what the op under way costs
+  int64_t measured_ns = 0;           // of it, so far
+  double own_ns = 300;               // what ops have cost lately
+  uint32_t last_cell = kNoCell;      // where this thread's last op was booked
   uint32_t random = 2463534242u;
   int64_t quiet_ns = 0;      // so far
   uint32_t until_timed = 1;  // ops, by the GPU
   uint64_t spans_in = 0;     // the window that `spans` is of
   uint32_t spans = 0;
-  Span call, op;           // under way
   int64_t call_quiet = 0;  // `quiet_ns` when that call began
   int64_t op_gpu_ns = 0;   // what that op's events have cost
 };
@@ -479,8 +547,6 @@ uint32_t next_random(Thread& t) {
 }
 
 thread_local Thread self;
-thread_local Holder own;
-std::atomic<Line*> last_line{nullptr};  // of a thread that is not the engine's
 
 bool is_engine(Thread& t) {
   if (t.engine < 0) {
@@ -503,10 +569,10 @@ Line* line_of(Thread& t) {
   if (is_engine(t)) {
     return last_line.load(std::memory_order_relaxed);
   }
-  if (own.line == nullptr && is_main(t)) {
-    own.line = meter().main;
+  if (t.line == nullptr && is_main(t)) {
+    t.line = meter().main;
   }
-  return own.line;
+  return t.line;
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ void open_window(Set set, int64_t until, bool whole) {
       at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
   Meter& m = meter();
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     ++window;
     window_set = set;
     opened_ns = now_ns();
@@ -27,6 +27,7 @@ void open_window(Set set, int64_t until, bool whole) {
     for (Line* line : m.lines) {
       if (line->from != nullptr) {
         settle_quiet(*line, opened_ns);
+        line->was_seen = true;
         line->seen_from = opened_ns;
         line->seen_apart = apart_of(*line);
         line->seen_cost = line->cost_ns;
@@ -49,7 +50,7 @@ void close_window() {
   handle = at::INVALID_CALLBACK_HANDLE;
   Meter& m = meter();
   {
-    std::lock_guard<std::mutex> lock(m.mutex);
+    std::lock_guard<Mutex> lock(m.mutex);
     open_now = 0;
     const int64_t now = now_ns();
     const int64_t end = std::min(now, head_end.load());

@@ -145,7 +145,6 @@ class GpuFunctions(ctypes.Structure):
         "exchange_capture_mode": "cudaThreadExchangeStreamCaptureMode",
         "create": "cudaEventCreate",
         "record": "cudaEventRecord",
-        "query": "cudaEventQuery",
         "elapsed_ms": "cudaEventElapsedTime",
         "last_error": "cudaGetLastError",
     }

@@ -146,7 +146,7 @@ def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
     assert gpu.calls("record") == of_first + 2 * (10 + timed.n)
 
 
-def test_a_window_that_never_closes_times_one_call_in_eight(op_meter: Any, gpu: FakeGpu) -> None:
+def test_a_window_that_never_closes_times_one_call_in_32(op_meter: Any, gpu: FakeGpu) -> None:
     """And gaps only between two calls of which both are timed."""
     op_meter.op_meter_open(True)
     calls, many = 5_000, 1024
@@ -155,7 +155,7 @@ def test_a_window_that_never_closes_times_one_call_in_eight(op_meter: Any, gpu: 
     found = seen(op_meter)
     timed, _ = ms_of(found, KEY)
     assert 1 + timed == gpu.calls("record") / 2
-    assert many + (calls - many) / 12 < timed < many + (calls - many) / 6
+    assert many + (calls - many) / 48 < timed < many + (calls - many) / 24
     # Each of the work is 1 ms, which only a call that is not timed can bring between two others.
     for _ in range(200):
         call(op_meter, KEY, lambda: gpu.work(1))
@@ -204,10 +204,10 @@ def test_a_window_of_chance_reads_what_the_gpu_reaches_later(op_meter: Any, gpu:
     while not gpu.calls("record"):
         call(op_meter, KEY, works)
     opened.join()
-    queries = gpu.calls("query")
+    looks = gpu.calls("elapsed_ms")
     found = seen(op_meter)
     assert ms_of(found, KEY, RANDOM) == (1, pytest.approx(80, abs=1))
-    assert gpu.calls("query") == queries
+    assert gpu.calls("elapsed_ms") == looks
 
 
 def test_nothing_is_waited_for(op_meter: Any, gpu: FakeGpu) -> None:
@@ -261,7 +261,7 @@ def test_events_are_used_again(op_meter: Any, gpu: FakeGpu) -> None:
 def test_a_gpu_that_never_gets_there_takes_no_end_of_events(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
     gpu.work(3_600_000)
-    for _ in range(20_000):
+    for _ in range(100_000):
         call(op_meter, KEY)
     assert gpu.calls("create") == 4096
 
