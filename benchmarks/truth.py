@@ -23,7 +23,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +31,19 @@ import click
 from proof import forked
 from proof.figures import exit_code, measured, table, write_json
 from proof.truth import TRUTH_HEADERS, Row, Run, Spreads, rows_of, run_of
-from truth_programs import gpu_oracle, oracle
+from truth_programs import gpu_oracle, oracle, ranks
 from truth_programs import measured as program
-from truth_programs.catalogue import ALL, ON_CUDA, PROGRAMS
+from truth_programs.catalogue import ALL, ON_CUDA, ON_RANKS, PROGRAMS
 
+CLOCK = "clock"
 MODES = ("auto", "always")  # the first is what a program gets that sets nothing
 WARM = 12  # turns of each loop in the run that fills the caches
 
 
-@click.command(epilog=f"Programs: {', '.join(PROGRAMS)}; on CUDA also {', '.join(ON_CUDA)}.")
+@click.command(
+    epilog=f"Programs: {', '.join(PROGRAMS)}; on CUDA also {', '.join(ON_CUDA)}; where there are "
+    f"{ranks.RANKS} GPUs, or where they are asked for, {', '.join(ON_RANKS)}."
+)
 @click.option("--only", type=click.Choice(list(ALL)), multiple=True, metavar="PROGRAM")
 @click.option("--runs", default=5, show_default=True, type=click.IntRange(1), help="Of each mode.")
 @click.option("--device", type=click.Choice(["cpu", "cuda"]), default="cpu", show_default=True)
@@ -61,7 +65,10 @@ def main(
 
     if device == "cpu" and set(only) & set(ON_CUDA):
         raise click.BadParameter("that is a program for cuda", param_hint="--only")
-    names = only or tuple(ALL if device == "cuda" else PROGRAMS)
+    names = only or tuple(PROGRAMS)
+    if not only and device == "cuda":
+        has_all = torch.cuda.device_count() >= ranks.RANKS
+        names = (*PROGRAMS, *ON_CUDA, *(ON_RANKS if has_all else ()))
     os.environ.pop("INSTRUMENTED_OPS", None)
     with tempfile.TemporaryDirectory() as folder:
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{folder}/cache")
@@ -95,20 +102,24 @@ def _rows(names: tuple[str, ...], runs: int, device: str, long: bool, base: Path
 def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str, list[Run]]:
     """By mode, taking turns."""
     found: dict[str, list[Run]] = {mode: [] for mode in MODES}
-    tasks = ["oracle", "warm", *(mode for _ in range(runs) for mode in MODES)]
+    # One run of a program differs from the next by more than the figures' spreads: the oracle's
+    # clock takes turns with ours.
+    turn = [CLOCK, *MODES] if device == "cuda" else MODES
+    tasks = ["oracle", "warm", *(task for _ in range(runs) for task in turn)]
     known: dict[str, Any] = {}
     with click.progressbar(tasks, label=f"{name:17}", file=sys.stderr) as bar:
         for task in bar:
             if task == "oracle":
-                known = forked.call(oracle.profiled, name, device)
+                known = _call(oracle.profiled, name, device, few=oracle.RUNS[device])
                 if device == "cuda":
-                    known["gpu"] = {
-                        # One run differs from the next by more than the figures' spreads.
-                        "host": [forked.call(gpu_oracle.clocked, name) for _ in range(3)],
-                        "kernels": forked.call(gpu_oracle.profiled, name),
-                    }
+                    few = [gpu_oracle.PROFILED]
+                    kernels = _call(gpu_oracle.profiled, name, device, few=few)
+                    known["gpu"] = {"host": [], "kernels": kernels}
                 base.mkdir(parents=True, exist_ok=True)
-                (base / "oracle.json").write_text(json.dumps(known))
+                continue
+            if task == CLOCK:
+                clocked = _call(gpu_oracle.clocked, name, device, few=[None])
+                known["gpu"]["host"].append(clocked)
                 continue
             number = len(found.get(task, ()))
             folder = base / f"{task}{number}"
@@ -118,11 +129,34 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
             variables = {"INSTRUMENTED_DIR": str(folder)}
             if task != "auto":
                 variables["INSTRUMENTED_OPS"] = "always"
-            few = WARM if task == "warm" else None
-            forked.call(program.measured, name, device, long, few, **variables)
+            turns = WARM if task == "warm" else None
+            _call(program.measured, name, device, long, turns, few=[turns], **variables)
             if task in found:
                 found[task].append(run_of(folder, known))
+    (base / "oracle.json").write_text(json.dumps(known))
     return found
+
+
+def _call(
+    function: Callable[..., Any],
+    name: str,
+    device: str,
+    *arguments: Any,
+    few: list[int | None],
+    **variables: str,
+) -> Any:
+    """In a process of its own; of a program on ranks, beside the other one.
+
+    ``few`` has the turns of each run of the program there.
+    """
+    if name not in ON_RANKS:
+        return forked.call(function, name, device, *arguments, **variables)
+    with tempfile.TemporaryDirectory() as folder:
+        first, second = ranks.variables(folder)
+        finish = forked.start(ranks.partner, name, device, few, **second)
+        answer = forked.call(function, name, device, *arguments, **variables, **first)
+        finish()
+    return answer
 
 
 if __name__ == "__main__":

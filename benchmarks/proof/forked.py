@@ -21,21 +21,31 @@ def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any
     stdout is thrown away, and so is stderr. Raises ClickException with its end where the function
     fails.
     """
+    return start(function, *arguments, **variables)()
+
+
+def start(function: Callable[..., Any], *arguments: Any, **variables: str) -> Callable[[], Any]:
+    """Begins the call; to be called once, for what `call` returns."""
     import torch._inductor.compile_fx  # noqa: F401
 
-    with tempfile.TemporaryDirectory() as folder:
-        answer, said = Path(folder) / "answer.json", Path(folder) / "stderr"
-        child = os.fork()
-        if child == 0:
-            _serve(function, arguments, variables, answer, said)
-        _, status = os.waitpid(child, 0)
-        if status:
-            lines = said.read_text(errors="replace").splitlines()
-            raise click.ClickException(
-                f"{function.__module__}.{function.__qualname__}: its process ended with code "
-                + "\n".join([str(os.waitstatus_to_exitcode(status)), *lines[-SAID:]])
-            )
-        return json.loads(answer.read_text())
+    folder = tempfile.TemporaryDirectory()
+    answer, said = Path(folder.name) / "answer.json", Path(folder.name) / "stderr"
+    child = os.fork()
+    if child == 0:
+        _serve(function, arguments, variables, answer, said)
+
+    def finish() -> Any:
+        with folder:
+            _, status = os.waitpid(child, 0)
+            if status:
+                lines = said.read_text(errors="replace").splitlines()
+                raise click.ClickException(
+                    f"{function.__module__}.{function.__qualname__}: its process ended with code "
+                    + "\n".join([str(os.waitstatus_to_exitcode(status)), *lines[-SAID:]])
+                )
+            return json.loads(answer.read_text())
+
+    return finish
 
 
 def _serve(

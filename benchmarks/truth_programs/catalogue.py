@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from truth_programs import serving, training
+from truth_programs import ranks, serving, training
 from truth_programs.run import Run
 
 PROGRAMS: dict[str, Callable[[Run], None]] = {
@@ -35,4 +35,6 @@ ON_CUDA: dict[str, Callable[[Run], None]] = {
     "autocast": training.autocast,
     "reduce-overhead": training.reduce_overhead,
 }
-ALL = {**PROGRAMS, **ON_CUDA}
+# On as many GPUs as there are ranks; on request with two processes on the CPU.
+ON_RANKS: dict[str, Callable[[Run], None]] = {"ddp": ranks.ddp, "fsdp2": ranks.fsdp2}
+ALL = {**PROGRAMS, **ON_CUDA, **ON_RANKS}

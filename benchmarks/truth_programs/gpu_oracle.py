@@ -8,7 +8,7 @@ is torch.profiler's: where the host is ahead, what counts are the kernels that g
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,11 +17,11 @@ from proof.device_time import in_region
 from truth_programs.oracle import GraphClock, inductor
 from truth_programs.run import FIRST, Run
 
-TIMED, PROFILED = 100, 20  # turns of each loop
+PROFILED = 20  # turns of each loop
 PART = "part: "
 
 
-def clocked(name: str) -> dict[str, Any]:
+def clocked(name: str, device: str) -> dict[str, Any]:
     """Seconds in graphs by the host's clock, and how many steps it was ahead at the end."""
     import torch
     import torch._functorch.config
@@ -30,7 +30,7 @@ def clocked(name: str) -> dict[str, Any]:
 
     torch.set_num_threads(1)
     clock = GraphClock(all_threads=True)
-    run = Run("cuda", inductor(clock.around), few=TIMED, watch=clock.watch)
+    run = Run(device, inductor(clock.timed), watch=clock.watch)
     # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
     with torch._functorch.config.patch(enable_autograd_cache=False):
         ALL[name](run)
@@ -45,7 +45,7 @@ def clocked(name: str) -> dict[str, Any]:
     }
 
 
-def profiled(name: str) -> dict[str, Any]:
+def profiled(name: str, device: str) -> dict[str, Any]:
     """By part, the share of the time of kernels, copies and memsets that graphs launched.
 
     And "busy": that time, to the time of all parts.
@@ -56,10 +56,12 @@ def profiled(name: str) -> dict[str, Any]:
 
     from truth_programs.catalogue import ALL
 
-    @contextmanager
-    def in_graph() -> Iterator[None]:
-        with record_function("TORCHDYNAMO"):
-            yield
+    def in_graph(compiled: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            with record_function("TORCHDYNAMO"):
+                return compiled(*arguments)
+
+        return call
 
     @contextmanager
     def watch(part: str, number: int) -> Iterator[None]:
@@ -74,7 +76,7 @@ def profiled(name: str) -> dict[str, Any]:
         torch._functorch.config.patch(enable_autograd_cache=False),
         profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler,
     ):
-        ALL[name](Run("cuda", inductor(in_graph), few=PROFILED, watch=watch))
+        ALL[name](Run(device, inductor(in_graph), few=PROFILED, watch=watch))
         torch.cuda.synchronize()
     return _shares(profiler.events(), torch.autograd.DeviceType.CPU)
 

@@ -36,9 +36,11 @@ class Blocks(nn.Module):
         return x
 
 
-def batches(device: str, count: int = 4, size: int = BATCH) -> list[torch.Tensor]:
+def batches(
+    device: str, count: int = 4, size: int = BATCH, width: int = WIDTH
+) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    return [torch.randn(size, WIDTH, generator=generator).to(device) for _ in range(count)]
+    return [torch.randn(size, width, generator=generator).to(device) for _ in range(count)]
 
 
 def forever(items: list[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -8,7 +8,7 @@ round each graph, which gives their share of each part's time.
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
@@ -25,6 +25,7 @@ GRAPH = "TORCHDYNAMO"
 REGIONS = (GRAPH, "## Call CompiledFxGraph")
 IN_GRAPHS = "ops in graphs"
 COMPILATIONS = ("dynamo", "entire_backward_compile")
+RUNS = {"cpu": [FEW, FEW, TIMED], "cuda": [FEW, FEW]}  # the turns of those of `profiled`
 
 Counts = dict[str, int]
 
@@ -128,18 +129,26 @@ class GraphClock:
     def shares(self) -> dict[str, float]:
         return {name: self.graph_s[name] / seconds for name, seconds in self.part_s.items()}
 
-    @contextmanager
-    def around(self) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            if self._all_threads or current_thread() is main_thread():
-                self.total_s += time.perf_counter() - start
+    def timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """As close to the call as Python can be: small graphs take some microseconds."""
+
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return compiled(*arguments)
+            finally:
+                seconds = time.perf_counter() - start
+                if self._all_threads or current_thread() is main_thread():
+                    self.total_s += seconds
+
+        return call
 
 
-def inductor(around: Callable[[], AbstractContextManager[Any]]) -> Callable[..., Any]:
-    """A backend: Inductor, and ``around`` each call of a graph, forward and backward."""
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def inductor(wrap: Wrap) -> Callable[..., Any]:
+    """A backend: Inductor, and ``wrap`` of what it makes of each graph, forward and backward."""
 
     def compile_graph(gm: Any, inputs: list[Any], mode: str | None = None) -> Callable[..., Any]:
         import torch
@@ -147,24 +156,18 @@ def inductor(around: Callable[[], AbstractContextManager[Any]]) -> Callable[...,
 
         def inner(*arguments: Any, **inner_options: Any) -> Any:
             compiled = compile_fx_inner(*arguments, **inner_options)
-            return _within(around, compiled) if inner_options.get("is_backward") else compiled
+            return _wrapped(compiled) if inner_options.get("is_backward") else compiled
 
         patches = None if mode is None else torch._inductor.list_mode_options(mode)
-        return _within(around, compile_fx(gm, inputs, inner, patches))
+        return _wrapped(compile_fx(gm, inputs, inner, patches))
+
+    def _wrapped(compiled: Callable[..., Any]) -> Callable[..., Any]:
+        call: Any = wrap(compiled)
+        if hasattr(compiled, "_boxed_call"):
+            call._boxed_call = True
+        return call
 
     return compile_graph
-
-
-def _within(
-    around: Callable[[], AbstractContextManager[Any]], compiled: Callable[..., Any]
-) -> Callable[..., Any]:
-    def call(*arguments: Any) -> Any:
-        with around():
-            return compiled(*arguments)
-
-    if hasattr(compiled, "_boxed_call"):
-        call._boxed_call = True  # type: ignore[attr-defined]
-    return call
 
 
 def profiled(name: str, device: str) -> dict[str, Any]:
@@ -179,7 +182,7 @@ def profiled(name: str, device: str) -> dict[str, Any]:
         clock = GraphClock()
         # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
         with torch._functorch.config.patch(enable_autograd_cache=False):
-            ALL[name](Run(device, inductor(clock.around), few=TIMED, watch=clock.watch))
+            ALL[name](Run(device, inductor(clock.timed), few=TIMED, watch=clock.watch))
         answer["graph_first_s"], answer["graph_shares"] = clock.first_s, clock.shares()
     return answer
 
