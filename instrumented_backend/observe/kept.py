@@ -55,7 +55,7 @@ class Kept:
         self.left_out = 0  # kernels
         self._made = 0  # records so far
         self._pairs: list[tuple[ObservedGraph, GraphRecord]] = []
-        self._values: dict[str, tuple[Hashable, object]] = {}
+        self._values: dict[str, tuple[Hashable, object] | None] = {}
 
     @property
     def generation(self) -> int:
@@ -98,6 +98,7 @@ class Kept:
         """What ``make`` returned the last time, if the key is the same."""
         known = self._values.get(name)
         if known is None or known[0] != key:
+            known = self._values[name] = None  # let go of before the next is made
             known = self._values[name] = key, make()
         return known[1]  # type: ignore[return-value]  # of one name there is one type
 

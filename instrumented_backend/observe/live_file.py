@@ -99,7 +99,9 @@ class LiveFile:
             observed = self._ops.read(listed, LONG_GAP_S)
         report = self._assemble(observed, self._kept)
         if listed:
-            self._budget.spent(time.thread_time() - start_s)
+            spent_s = time.thread_time() - start_s
+            self._budget.spent(spent_s)
+            self.snapshots.apart(spent_s)
         return report
 
 

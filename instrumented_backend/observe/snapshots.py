@@ -17,6 +17,7 @@ LONGEST_SHARE = 0.01  # of the run, where that is longer
 # Compilations that follow each other are waited for, or what they ask for would be the most of the
 # work: each snapshot may take this share of the time since the last.
 BUSY_SHARE = 0.01
+STEADY_SHARE = 0.001  # the same where nobody has asked, as far as the longest interval allows
 LISTING_SHARE = 0.0005  # of the run
 WORKING_SHARE = 0.1  # of a CPU; our own threads take a hundredth of that
 PATIENCE_S = 2.0  # at the end, for a snapshot that is being written
@@ -60,7 +61,7 @@ class Snapshots(Observer):
         self._begun_s = self._clock()
         self._last: Hashable = None
         self._last_s = self._begun_s
-        self._cost_s = 0.0
+        self._cost_s = self._apart_s = 0.0
         self._interval_s = FIRST_INTERVAL_S
 
     def soon(self) -> None:
@@ -80,6 +81,10 @@ class Snapshots(Observer):
                 raise
         else:
             self._woken.set()
+
+    def apart(self, seconds: float) -> None:
+        """Of the snapshot that is being taken, so much keeps to a budget of its own."""
+        self._apart_s += seconds
 
     def go_on(self) -> None:
         """Raises `Stopped` if the program ends."""
@@ -116,6 +121,7 @@ class Snapshots(Observer):
     def _one(self) -> None:
         asked = self._asked_s is not None
         self._asked_s = None  # what comes from now on is for the next one
+        self._apart_s = 0.0
         start_s = time.thread_time()
         self._idle.clear()
         try:
@@ -128,11 +134,11 @@ class Snapshots(Observer):
             return
         finally:
             self._idle.set()
-        self._cost_s = time.thread_time() - start_s
+        self._cost_s = max(0.0, time.thread_time() - start_s - self._apart_s)
         self._last_s = self._clock()
         longest_s = max(LONGEST_INTERVAL_S, LONGEST_SHARE * (self._last_s - self._begun_s))
         grown_s = FIRST_INTERVAL_S if asked else self._interval_s * INTERVAL_GROWTH
-        self._interval_s = min(grown_s, longest_s)
+        self._interval_s = min(max(grown_s, self._cost_s / STEADY_SHARE), longest_s)
 
 
 class ListingBudget:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
-from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.cells import Cell
+from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 
 MS, S = 10**6, 10**9
 LONG = 27  # gaps of this octave and longer are seen in slices

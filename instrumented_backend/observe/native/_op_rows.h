@@ -55,6 +55,13 @@ void each_kind(Meter& m, Visit visit) {
 }
 
 template <typename Visit>
+void each_loose_part(Meter& m, Visit visit) {
+  for (int set = 0; set < kSets; ++set) {
+    visit(-1, 2 + set, nullptr, m.loose[set]);
+  }
+}
+
+template <typename Visit>
 void each_part(Meter& m, Visit visit) {
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
     if (length.octave == edge.first_octave) {
@@ -67,9 +74,7 @@ void each_part(Meter& m, Visit visit) {
       }
     }
   });
-  for (int set = 0; set < kSets; ++set) {
-    visit(-1, 2 + set, nullptr, m.loose[set]);
-  }
+  each_loose_part(m, visit);
 }
 
 template <typename RowType>
@@ -83,6 +88,16 @@ struct Output {
     ++size;
   }
 };
+
+void add_cells(Output<CellRow>& output, const Meter& m, int64_t kind, int part, const Mark* mark,
+               const Ops& seen) {
+  for (const uint32_t slot : seen.touched) {
+    const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
+    const CellSum& sum = seen.cells[slot];
+    output.add(
+        {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
+  }
+}
 
 }  // namespace
 
@@ -159,12 +174,18 @@ int64_t op_meter_cells(CellRow* out, int64_t capacity) {
   std::lock_guard<Mutex> lock(m.mutex);
   Output<CellRow> output{out, capacity};
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
-    for (const uint32_t slot : seen.touched) {
-      const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
-      const CellSum& sum = seen.cells[slot];
-      output.add(
-          {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
-    }
+    add_cells(output, m, kind, part, mark, seen);
+  });
+  return output.size;
+}
+
+// Of threads without marks alone, which are few.
+int64_t op_meter_loose_cells(CellRow* out, int64_t capacity) {
+  Meter& m = meter();
+  std::lock_guard<std::mutex> lock(m.mutex);
+  Output<CellRow> output{out, capacity};
+  each_loose_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
+    add_cells(output, m, kind, part, mark, seen);
   });
   return output.size;
 }

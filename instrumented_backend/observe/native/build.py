@@ -303,6 +303,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
                 ("marks", MarkRow),
                 ("kinds", KindRow),
                 ("cells", CellRow),
+                ("loose_cells", CellRow),
                 ("samples", SampleRow),
                 ("regions", RegionRow),
                 ("gpu_times", GpuTimeRow),

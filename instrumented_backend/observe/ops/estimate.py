@@ -8,10 +8,11 @@ import math
 from collections import Counter
 from dataclasses import dataclass, field
 
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.loose import loose
-from instrumented_backend.observe.ops.observed import Cell, Observed
+from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.scaling import Scaled, all_scaled
 from instrumented_backend.observe.ops.spread import SPREAD
 

@@ -1,14 +1,15 @@
 """What the op meter saw, as it is read from its native part."""
 
 import ctypes
-import itertools
+import mmap
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.cells import Cell, cells_of_parts
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import Line
 
@@ -23,34 +24,12 @@ class Mark:
     begins: bool = False  # the event had begun, and not ended
 
 
-@dataclass(frozen=True)
-class Cell:
-    """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
-
-    name: str
-    mark: int
-    slot: int  # among the mark's cells
-    count: int
-    time_ns: int
-    lines: dict[int, tuple[float, float]]
-    """A line's number → ops and nanoseconds on it, by samples; empty where none are known."""
-
-    def plus(self, other: "Cell") -> "Cell":
-        """The same ops, of another kind of gap as well."""
-        lines = dict(self.lines)
-        for line, (ops, ns) in other.lines.items():
-            before = lines.get(line, (0.0, 0.0))
-            lines[line] = before[0] + ops, before[1] + ns
-        count, time_ns = self.count + other.count, self.time_ns + other.time_ns
-        return replace(self, count=count, time_ns=time_ns, lines=lines)
-
-
 @dataclass
 class Part:
     """What one set of windows saw of one kind of gap: in whole gaps, or in slices of them."""
 
     seen: native.Seen
-    cells: list[Cell]
+    cells: Collection[Cell]
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -112,8 +91,8 @@ class Copied:
     marks: list[Mark]
     events: dict[int, str | None]  # by the number in `Kind.to`
     kinds: "ctypes.Array[native.KindRow]"
-    cells: list[native.CellRow]
-    samples: list[native.SampleRow]
+    cells: "ctypes.Array[native.CellRow]"
+    samples: "ctypes.Array[native.SampleRow]"
     regions: "ctypes.Array[native.RegionRow]"
     times: native.TimeRow
     gpu: GpuSeen
@@ -127,7 +106,6 @@ class Copied:
         lib.op_meter_settle(int(1e9 * longest_gap_s))
         times = native.TimeRow()
         lib.op_meter_times(ctypes.byref(times))
-        cells = _rows(lib.op_meter_cells, native.CellRow)
         begun = _rows(lib.op_meter_marks, native.MarkRow)
         events = {row.event: _event(lib, row.event) for row in begun if row.event}
         return cls(
@@ -137,8 +115,10 @@ class Copied:
             ],
             events=events,
             kinds=_rows(lib.op_meter_kinds, native.KindRow),
-            cells=list(cells) if listed else _of_no_kind(cells),
-            samples=list(_rows(lib.op_meter_samples, native.SampleRow)) if listed else [],
+            cells=_rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow),
+            samples=_rows(lib.op_meter_samples, native.SampleRow)
+            if listed
+            else (native.SampleRow * 0)(),
             regions=_rows(lib.op_meter_regions, native.RegionRow),
             times=times,
             gpu=GpuSeen.of(lib, _rows),
@@ -146,23 +126,13 @@ class Copied:
 
     def observed(self, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
         """``lines`` by their numbers."""
-        cells = _cells(self.cells, _SampledLines(self.samples))
+        cells = cells_of_parts(self.cells, self.samples)
         return _observed(self, cells, lines, whole, elapsed_ns)
-
-
-def _of_no_kind(cells: "ctypes.Array[native.CellRow]") -> list[native.CellRow]:
-    """Those of threads without marks, which come last."""
-    if not len(cells):
-        return []
-    words = memoryview(cells).cast("B").cast("q")
-    kinds = words[:: ctypes.sizeof(native.CellRow) // words.itemsize].tolist()
-    count = sum(1 for _ in itertools.takewhile(lambda kind: kind < 0, reversed(kinds)))
-    return list(cells[len(kinds) - count :])
 
 
 def _observed(
     copied: Copied,
-    cells: dict[tuple[int, int], list[Cell]],
+    cells: Mapping[tuple[int, int], Collection[Cell]],
     lines: list[Line],
     whole: bool,
     elapsed_ns: int,
@@ -205,64 +175,14 @@ def _event(lib: Any, number: int) -> str | None:
     return name.decode(errors="replace") if number else None
 
 
-def _cells(
-    rows: Iterable[native.CellRow], lines: "_SampledLines"
-) -> dict[tuple[int, int], list[Cell]]:
-    """By kind of gap and part of it."""
-    found: dict[tuple[int, int], list[Cell]] = {}
-    for row in rows:
-        name = row.name.decode(errors="replace")
-        cell = Cell(name, row.mark, row.slot, row.count, row.ns, lines.of(row))
-        found.setdefault((row.kind, row.part), []).append(cell)
-    return found
-
-
-class _SampledLines:
-    """On which lines the ops of a cell were.
-
-    By the samples taken in its kind of gap; where there are none, by those of gaps from and to the
-    same marks in the same position; or of any that begin at the mark.
-    """
-
-    def __init__(self, rows: Iterable[native.SampleRow]) -> None:
-        self._weights: dict[tuple[object, ...], dict[int, tuple[float, float]]] = {}
-        for row in rows:
-            for key in self._keys(row):
-                known = self._weights.setdefault(key, {})
-                weight, ns = known.get(row.line, (0.0, 0.0))
-                known[row.line] = weight + row.weight, ns + row.weighted_ns
-
-    @staticmethod
-    def _keys(row: native.SampleRow | native.CellRow) -> list[tuple[object, ...]]:
-        of_part = ("part", row.kind, row.part, row.slot)
-        if row.kind < 0:  # of threads without marks
-            return [of_part]
-        return [
-            of_part,
-            ("kind", row.kind, row.slot),
-            ("edge", row.edge, row.slot),
-            ("mark", row.mark, row.slot),
-        ]
-
-    def of(self, row: native.CellRow) -> dict[int, tuple[float, float]]:
-        weights = self._weights.get(("part", row.kind, row.part, row.slot))
-        if weights is None:  # mostly it is there
-            keys = self._keys(row)
-            weights = next((self._weights[key] for key in keys if key in self._weights), {})
-        all_ops, all_ns = (sum(sums[i] for sums in weights.values()) for i in range(2))
-        return {
-            line: (
-                row.count * (weight / all_ops),
-                row.ns * (ns / all_ns if all_ns else weight / all_ops),
-            )
-            for line, (weight, ns) in weights.items()
-            if all_ops
-        }
-
-
 def _rows(function: Callable[[Any, int], int], kind: Any) -> Any:
     """An array of that structure."""
     size = function(None, 0)
-    array = (kind * size)()
+    array = (kind * size).from_buffer(_pages(ctypes.sizeof(kind) * size)) if size else (kind * 0)()
     filled = min(function(array, size), size)
     return array if filled == size else (kind * filled).from_buffer(array)
+
+
+def _pages(size: int) -> mmap.mmap:
+    """Memory that the system gets back as soon as it is let go of: malloc would keep megabytes."""
+    return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)

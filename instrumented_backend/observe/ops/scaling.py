@@ -17,7 +17,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.observed import Cell, Kind, Part
+from instrumented_backend.observe.ops.cells import Together
+from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
@@ -120,13 +121,9 @@ def together(parts: Iterable[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     seen = Seen()
-    cells: dict[tuple[int, int], Cell] = {}
     for part in parts:
         seen.add(part.seen)
-        for cell in part.cells:
-            known = cells.get((cell.mark, cell.slot))
-            cells[cell.mark, cell.slot] = cell if known is None else known.plus(cell)
-    return Part(seen, list(cells.values()))
+    return Part(seen, Together([part.cells for part in parts]) if parts else [])
 
 
 def all_scaled(kinds: Iterable[Kind]) -> Iterator[tuple[int, Group, list[Scaled]]]:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sample_report import sample
@@ -86,6 +87,36 @@ def test_costly_ones_wait_after_compilations_but_not_otherwise(world: World) -> 
     assert world.snapshots.due_s() == pytest.approx(last_s + 10)
     world.snapshots._cost_s = 0.06  # and in six
     assert world.snapshots.due_s() == pytest.approx(last_s + 6)
+
+
+@pytest.fixture
+def cpu_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The thread's CPU time, for a test to move."""
+    now_s = [0.0]
+    clock = SimpleNamespace(thread_time=lambda: now_s[0])
+    monkeypatch.setattr(snapshots_module, "time", clock)
+    return now_s
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_costly_ones_do_not_come_each_second_after_compilations(
+    world: World, cpu_s: list[float], apart: bool
+) -> None:
+    """But for what has a budget of its own."""
+
+    def take() -> bool:
+        cpu_s[0] += 0.02
+        if apart:
+            world.snapshots.apart(0.02)
+        return True
+
+    world.snapshots._take = take
+    for _ in range(2):
+        world.changes += 1
+        world.snapshots.soon()
+        world.now_s += 100.0
+        world.snapshots._one()
+        assert world.snapshots.due_s() == pytest.approx(world.now_s + (1 if apart else 10))
 
 
 def test_nothing_is_taken_where_nothing_has_changed(world: World) -> None:

@@ -23,6 +23,7 @@ from paths import SUPPORT
 from programs import RunProgram
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.observed import Copied
 
 X = torch.ones(2)
 
@@ -64,6 +65,19 @@ def test_threads_without_marks(op_meter: Any) -> None:
     assert found.loose[RANDOM].cells == []
     assert whole_after(found, 0) == (0, 0)
     assert sum(kind.n[1] for kind in found.kinds) == 0
+
+
+def test_threads_without_marks_are_read_without_the_others(op_meter: Any) -> None:
+    """As most snapshots do."""
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.tanh(X)
+    on_thread(lambda: [torch.sin(X), torch.sin(X), torch.cos(X)])
+    call(op_meter, 2)
+    found = Copied.of(op_meter, listed=False).observed([], whole=False, elapsed_ns=0)
+    assert names(*found.loose) == {"aten::sin": 2, "aten::cos": 1}
+    assert whole_after(found, 1) == (1, 1)
+    assert names(*(part for kind in found.kinds for part in kind.wholes)) == {}
 
 
 def test_threads_of_the_autograd_engine_work_for_the_caller(op_meter: Any) -> None:

@@ -9,9 +9,10 @@ from simulated_runs import PROGRAMS, observe
 from speeds import full_but
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
-from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
 RUNS = 200

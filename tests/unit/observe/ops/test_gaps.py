@@ -3,10 +3,11 @@
 import itertools
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.gaps import MAX_GAPS, gap_records
 from instrumented_backend.observe.ops.lines import Line
-from instrumented_backend.observe.ops.observed import Cell, Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 from instrumented_backend.records import GapLineRecord, GapRecord
 
 STEP = "Optimizer.step#AdamW.step"

@@ -1,0 +1,222 @@
+"""Ops in gaps and their lines, as the op meter's native part hands them out.
+
+A program with long stretches of eager ops has tens of thousands of such rows. They stay rows: all
+of them as objects would take fifty megabytes, and a process gives little of that back.
+"""
+
+import ctypes
+import itertools
+from array import array
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from instrumented_backend.observe.native.build import CellRow, SampleRow
+
+LineSums = dict[int, tuple[float, float]]  # by the line's number
+
+
+@dataclass(slots=True)
+class Cell:
+    """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
+
+    name: str
+    mark: int
+    slot: int  # among the mark's cells
+    count: int
+    time_ns: int
+    lines: LineSums
+    """Ops and nanoseconds on each, by samples; empty where none are known."""
+
+    def plus(self, other: "Cell") -> "Cell":
+        """The same ops, of another kind of gap as well."""
+        lines = dict(self.lines)
+        for line, (ops, ns) in other.lines.items():
+            before = lines.get(line, (0.0, 0.0))
+            lines[line] = before[0] + ops, before[1] + ns
+        count, time_ns = self.count + other.count, self.time_ns + other.time_ns
+        return replace(self, count=count, time_ns=time_ns, lines=lines)
+
+
+def cells_of_parts(
+    rows: "ctypes.Array[CellRow]", samples: "ctypes.Array[SampleRow]"
+) -> dict[tuple[int, int], Collection[Cell]]:
+    """By kind of gap and part of it."""
+    columns = _Columns(rows, CellRow)
+    names = {
+        address: ctypes.string_at(address).decode(errors="replace")
+        for address in columns.distinct("name")
+    }
+    lines = SampledLines(samples)
+    found: dict[tuple[int, int], Collection[Cell]] = {}
+    start = 0
+    for key, group in itertools.groupby(columns.zipped("kind", "part")):
+        stop = start + sum(1 for _ in group)
+        found[key[0], key[1]] = _Rows(columns.between(start, stop), names, lines)
+        start = stop
+    return found
+
+
+class _Rows(Collection[Cell]):
+    """Cells of one part, made anew whenever somebody goes through them."""
+
+    def __init__(self, columns: "_Columns", names: dict[int, str], lines: "SampledLines") -> None:
+        self._columns = columns
+        self._names = names
+        self._lines = lines
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __contains__(self, cell: object) -> bool:
+        return any(cell == each for each in self)
+
+    def __iter__(self) -> Iterator[Cell]:
+        rows = self._columns.zipped("kind", "part", "mark", "slot", "name", "count", "ns")
+        for kind, part, mark, slot, name, count, ns in rows:
+            lines = self._lines.of(kind, part, mark, slot, count, ns)
+            yield Cell(self._names[name], mark, slot, count, ns, lines)
+
+
+class Together(Collection[Cell]):
+    """Cells of several parts, added up whenever somebody goes through them."""
+
+    def __init__(self, parts: Sequence[Collection[Cell]]) -> None:
+        self._parts = parts
+
+    def __len__(self) -> int:
+        return len({(cell.mark, cell.slot) for cell in itertools.chain(*self._parts)})
+
+    def __contains__(self, cell: object) -> bool:
+        return any(cell == each for each in self)
+
+    def __iter__(self) -> Iterator[Cell]:
+        cells: dict[int, Cell] = {}
+        for cell in itertools.chain(*self._parts):
+            place = _place(cell.mark, cell.slot)
+            known = cells.get(place)
+            cells[place] = cell if known is None else known.plus(cell)
+        return iter(cells.values())
+
+
+# --- Lines --------------------------------------------------------------------------------------
+
+OCTAVES = 48  # kinds of an edge; `_op_state.h` says the same
+_PARTS = 8  # of a kind; there are five
+_BITS = 48
+
+
+class SampledLines:
+    """On which lines the ops of a cell were.
+
+    By the samples taken in its kind of gap; where there are none, by those of gaps from and to the
+    same marks in the same position; or of any that begin at the mark.
+    """
+
+    def __init__(self, rows: "ctypes.Array[SampleRow]") -> None:
+        samples = _Columns(rows, SampleRow)
+        # Sorted by mark and slot, then by kind and part: what is asked for is always one stretch.
+        keys = [
+            _place(mark, slot) << _BITS | _part(kind, part)
+            for mark, slot, kind, part in samples.zipped("mark", "slot", "kind", "part")
+        ]
+        order = sorted(range(len(keys)), key=keys.__getitem__)
+        line, weight = samples.words("line"), samples.doubles("weight")
+        ns = samples.doubles("weighted_ns")
+        self._lines = array("q", (line[number] for number in order))
+        self._weights = array("d", (weight[number] for number in order))
+        self._ns = array("d", (ns[number] for number in order))
+        self._parts = array("q", (keys[number] & (1 << _BITS) - 1 for number in order))
+        self._ends: dict[int, int] = {}  # of a mark's slot; where the next begins
+        self._begins: dict[int, int] = {}
+        for index, number in enumerate(order):
+            place = keys[number] >> _BITS
+            self._begins.setdefault(place, index)
+            self._ends[place] = index + 1
+
+    def of(self, kind: int, part: int, mark: int, slot: int, count: int, ns: int) -> LineSums:
+        """The ops and nanoseconds of a cell, by line."""
+        place = _place(mark, slot)
+        begin = self._begins.get(place)
+        if begin is None:
+            return {}
+        end = self._ends[place]
+        own = _part(kind, part)
+        found = self._between(own, own + 1, begin, end)
+        if not found and kind >= 0:
+            edge = kind - kind % OCTAVES
+            found = (
+                self._between(_part(kind, 0), _part(kind + 1, 0), begin, end)
+                or self._between(_part(edge, 0), _part(edge + OCTAVES, 0), begin, end)
+                or range(begin, end)
+            )
+        # Threads without marks have no other gaps.
+        return self._shared(found, count, ns) if found else {}
+
+    def _between(self, low: int, high: int, begin: int, end: int) -> range:
+        first = bisect_left(self._parts, low, begin, end)
+        return range(first, bisect_left(self._parts, high, first, end))
+
+    def _shared(self, stretch: range, count: int, ns: int) -> LineSums:
+        """So many ops and nanoseconds, as these samples are."""
+        several = set(self._lines[stretch.start : stretch.stop])
+        if len(several) == 1:  # nearly always
+            return {several.pop(): (float(count), float(ns))}
+        all_ops = sum(self._weights[index] for index in stretch)
+        all_ns = sum(self._ns[index] for index in stretch)
+        lines: LineSums = {}
+        for index in stretch:
+            ops_share = self._weights[index] / all_ops
+            ns_share = self._ns[index] / all_ns if all_ns else ops_share
+            before = lines.get(self._lines[index], (0.0, 0.0))
+            lines[self._lines[index]] = before[0] + count * ops_share, before[1] + ns * ns_share
+        return lines
+
+
+def _place(mark: int, slot: int) -> int:
+    """One number takes less than a tuple."""
+    return mark << 32 | slot
+
+
+def _part(kind: int, part: int) -> int:
+    """A kind is -1 or more."""
+    return (kind + 1) * _PARTS + part
+
+
+# --- Rows ---------------------------------------------------------------------------------------
+
+
+class _Columns:
+    """An array of structures of words, without an object for each."""
+
+    def __init__(self, rows: Any, struct: type[ctypes.Structure]) -> None:
+        names = [field[0] for field in struct._fields_]
+        self._at = {name: number for number, name in enumerate(names)}
+        # A view of nothing cannot be cast.
+        self._words = memoryview(rows).cast("B") if len(rows) else memoryview(b"")
+
+    def __len__(self) -> int:
+        return len(self._words) // (_WORD * len(self._at))
+
+    def between(self, start: int, stop: int) -> "_Columns":
+        part = object.__new__(_Columns)
+        part._at = self._at
+        size = _WORD * len(self._at)
+        part._words = self._words[start * size : stop * size]
+        return part
+
+    def zipped(self, *names: str) -> Iterator[tuple[int, ...]]:
+        return zip(*map(self.words, names), strict=True)
+
+    def distinct(self, name: str) -> set[int]:
+        return {value for (value,) in self.zipped(name)}
+
+    def words(self, name: str) -> "memoryview[int]":
+        return self._words.cast("q")[self._at[name] :: len(self._at)]
+
+    def doubles(self, name: str) -> "memoryview[float]":
+        return self._words.cast("d")[self._at[name] :: len(self._at)]
+
+
+_WORD = ctypes.sizeof(ctypes.c_int64)
