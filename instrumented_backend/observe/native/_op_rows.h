@@ -182,7 +182,7 @@ int64_t op_meter_cells(CellRow* out, int64_t capacity) {
 // Of threads without marks alone, which are few.
 int64_t op_meter_loose_cells(CellRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<std::mutex> lock(m.mutex);
+  std::lock_guard<Mutex> lock(m.mutex);
   Output<CellRow> output{out, capacity};
   each_loose_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     add_cells(output, m, kind, part, mark, seen);
