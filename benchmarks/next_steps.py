@@ -10,11 +10,14 @@ in turn, under plain Inductor and by its own clock: what it wins is the differen
 but where a warm cache is the change.
 
 On a machine that others use, too, `--clock cpu` compares CPU time: bounds are then taken by the
-part of its time in which the program had a CPU. It is for programs that compute all the time.
+part of its time in which the program had a CPU. It is for programs that compute all the time. That
+part is a mean: a gain is over its bound only where it is over the wall time that was told. Programs
+compute on one thread.
 
-Exit code 1 if a gain, less its spread (two standard errors), is over its bound; if the best change
-is first in fewer than ten of twelve programs; if fewer than 80 % of the bounds are within twice
-the gain; or if a change changes a program's result. Ctrl-C prints what was measured until then.
+Exit code 1 if a gain, less its spread (two standard errors), is over its bound, or is a loss with
+it; if the best change is first in fewer than ten of twelve programs; if fewer than 80 % of the
+bounds are within twice the gain; or if a change changes a program's result. Ctrl-C prints what was
+measured until then.
 """
 
 import json
@@ -52,6 +55,7 @@ class Row:
     spread_s: float
     same: bool  # the changed program's result
     is_trial: bool = False  # only a trial tells what is won: no bound is told
+    most_s: float | None = None  # what the bound is by the other clock, if by that it is more
 
     @property
     def is_first(self) -> bool:
@@ -59,12 +63,12 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Is the gain under the bound, and is nothing said where nothing helps?"""
+        """Is the gain under the bound and no loss, and is nothing said where nothing helps?"""
         if self.gain_s is None:
             return self.is_first
-        return (
-            self.same and self.bound_s is not None and self.gain_s - self.spread_s <= self.bound_s
-        )
+        if not self.same or self.bound_s is None or self.gain_s + self.spread_s < 0:
+            return False
+        return self.gain_s - self.spread_s <= max(self.bound_s, self.most_s or 0.0)
 
     @property
     def is_tight(self) -> bool | None:
@@ -169,11 +173,11 @@ def row_of(
     steps = [step for step in said["steps"] if known.is_trial or step["known"] != "trial"]
     first, code = steps[0]["code"] if steps else None, known.code
     running = said[clock] / said["wall"]
-    bounds = [running * step["bound_s"] for step in said["steps"] if step["code"] == code]
+    wall = _together([step["bound_s"] for step in said["steps"] if step["code"] == code])
     gains = [before[clock] - after[clock] for before, after in pairs]
     return Row(
         *(name, code, first),
-        bound_s=_together(bounds),
+        bound_s=None if wall is None else running * wall,
         gain_s=statistics.median(gains) if gains else None,
         spread_s=2 * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0,
         same=all(
@@ -182,6 +186,7 @@ def row_of(
             for run in pair
         ),
         is_trial=known.is_trial,
+        most_s=wall,
     )
 
 

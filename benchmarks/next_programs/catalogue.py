@@ -140,7 +140,7 @@ def printing(compile: Compile, changed: bool, device: str) -> float:
     if changed:
         torch._dynamo.config.reorderable_logging_functions.add(print)
     run, x = compile(blocks), torch.ones(64, device=device)
-    for _ in range(10_000):
+    for _ in range(60_000):
         y = run(x)
     return float(y.sum())
 
@@ -154,7 +154,7 @@ def logging_in_a_block(compile: Compile, changed: bool, device: str) -> float:
         return x
 
     run, x = compile(blocks), torch.ones(64, device=device)
-    for _ in range(10_000):
+    for _ in range(60_000):
         y = run(x)
         if changed:
             log.debug("blocks")

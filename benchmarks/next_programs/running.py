@@ -27,6 +27,8 @@ def _run(name: str, backend: str, changed: bool, device: str) -> dict[str, Any]:
 
     from next_programs.catalogue import PROGRAMS
 
+    # Threads that wait for each other take milliseconds for a small product, where others compute.
+    torch.set_num_threads(1)
     compile = functools.partial(torch.compile, backend=backend)
     wall_s, cpu_s = time.perf_counter(), time.process_time()
     result = PROGRAMS[name].program(compile, changed, device)

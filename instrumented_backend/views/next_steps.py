@@ -27,6 +27,7 @@ from instrumented_backend.views.words import count, function_words
 
 WORTH_PCT = 1.0  # of the wall time
 WORTH_PCT_ELSEWHERE = 5.0  # of what no compiler helps: some of it is in each program
+CALLING_US = 50.0  # of Python in one gap: a call of compiled code looks through its guards
 OFTEN = 3  # what a program did less often is no part of its loop
 MAX_CAUSES = 200  # breaks, and functions that were recompiled, that are looked at
 MAX_GAPS = 10_000
@@ -251,7 +252,8 @@ def _recompiles(run: Run) -> list[NextStep]:
             seen["eager ops"] = _at_limit_s(run.report, record)
             besides["Python"] = run.python_s(run.gaps(lambda gap: True))
         else:
-            besides["Python"] = _looking_up_s(run, record)
+            besides["Python"] = run.looking_up_s(record)
+            besides["first calls"] = run.first_calls_s(record)
         if "shape" in kinds and record.count:
             # Of the compilations one is left, for all sizes; the first may be the longer one.
             besides["compiling"] = max(0.0, run.first_compiling_s(record) - took_s / record.count)
@@ -272,17 +274,6 @@ def _cure_of(run: Run, record: RecompileRecord, guard: GuardRecord, sizes_vary: 
         hint = next((one.hint for one in run.report.breaks if (one.file, one.line) == place), None)
         cure = f"mend the graph break there: {hint.rstrip('.')}" if hint else cure
     return f"{function} recompiled for {guard.subject}: {cure}"
-
-
-def _looking_up_s(run: Run, record: RecompileRecord) -> float:
-    """Python before the calls of its graphs: each call looks through all that were compiled."""
-    graphs = {
-        graph.graph
-        for graph in run.report.graphs
-        if (graph.function, graph.file) == (record.function, record.file)
-    }
-    before = run.gaps(lambda gap: gap.to_graph in graphs and not gap.to_backward)
-    return run.python_s(before)
 
 
 def _at_limit_s(report: Report, record: RecompileRecord) -> float:
@@ -331,8 +322,8 @@ def _data(run: Run) -> list[NextStep]:
 
 
 def _python(run: Run) -> list[NextStep]:
-    """The last finder: what no other step has claimed."""
-    gaps = run.gaps(lambda gap: True)
+    """The last finder: what no other step has claimed, and no call takes by itself."""
+    gaps = run.gaps(lambda gap: gap.python_us > CALLING_US * gap.count)
     took_s = min(run.row_s("python"), sum(gap.python_us for gap in gaps) / 1e6)
     if run.is_gpu_bound:  # most of it is waiting for the GPU
         took_s = min(took_s, run.gpu_idle_s)

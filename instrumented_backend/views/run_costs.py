@@ -11,6 +11,7 @@ from instrumented_backend.records import (
     GPU_BOUND,
     CompileRecord,
     GapRecord,
+    GraphRecord,
     RecompileRecord,
     Report,
 )
@@ -67,11 +68,11 @@ class Run:
 
     def gaps(self, wanted: Callable[[GapRecord], bool]) -> list[GapRecord]:
         """Those that no step has claimed yet."""
-        return [
-            gap
-            for gap in self.report.ops.gaps
-            if id(gap) not in self._claimed and not gap.in_data and wanted(gap)
-        ]
+        return self.all_gaps(lambda gap: id(gap) not in self._claimed and wanted(gap))
+
+    def all_gaps(self, wanted: Callable[[GapRecord], bool]) -> list[GapRecord]:
+        """Those that a step has claimed, too: for what may go with a cause besides."""
+        return [gap for gap in self.report.ops.gaps if not gap.in_data and wanted(gap)]
 
     def claim(self, gaps: Iterable[GapRecord]) -> None:
         self._claimed.update(map(id, gaps))
@@ -96,6 +97,27 @@ class Run:
         found = {id(one): one for n in set(numbers) for one in self._compilations.get(n, ())}
         return sum(record.total_s or 0.0 for record in found.values())
 
+    def looking_up_s(self, record: RecompileRecord) -> float:
+        """Python before the calls of its graphs: each call looks through all that were compiled."""
+        numbers = {graph.graph for graph in self._graphs_of(record)}
+        before = self.all_gaps(lambda gap: gap.to_graph in numbers and not gap.to_backward)
+        return self.python_s(before)
+
+    def first_calls_s(self, record: RecompileRecord) -> float:
+        """What each graph's longest call takes more than its others: the first one loads kernels.
+
+        Of one graph for all, one such call is left.
+        """
+        more = sorted(_longer_s(graph) for graph in self._graphs_of(record))
+        return sum(more[1:])
+
+    def _graphs_of(self, record: RecompileRecord) -> list[GraphRecord]:
+        return [
+            graph
+            for graph in self.report.graphs
+            if (graph.function, graph.file) == (record.function, record.file)
+        ]
+
     def first_compiling_s(self, record: RecompileRecord) -> float:
         """What the compilation took of which these are the recompilations."""
         first = f"{record.compile_id.partition('/')[0]}/0"
@@ -116,3 +138,15 @@ class Run:
             for number in record.graphs:
                 by_graph.setdefault(number, []).append(record)
         return by_graph
+
+
+def _longer_s(graph: GraphRecord) -> float:
+    calls = (
+        (graph.calls, graph.forward_time_us, graph.longest_call_us),
+        (graph.backward_calls, graph.backward_time_us, graph.longest_backward_us),
+    )
+    return sum(
+        max(0.0, longest_us - (took_us - longest_us) / (count - 1)) / 1e6
+        for count, took_us, longest_us in calls
+        if count > 1 and took_us and longest_us
+    )

@@ -26,6 +26,9 @@ _IDLE_HINTS = (
     "It may be possible to write Dynamo tracing rules",
     "If it is a Python builtin, please file an issue",
     "Report an issue to the backend compiler repo",
+    "This graph break is fundamental",
+    "This graph break may be difficult to debug",
+    "This is likely to be a Dynamo bug",
 )
 # Hints for whoever wrote the code that broke: in torch and in packages that is not the user.
 _FOR_ITS_AUTHOR = ("Avoid calling", "Remove the", "Consider", "graph_break()", "Ensure")
@@ -35,12 +38,18 @@ _USERS_BREAK = "User-inserted graph break"
 _DISABLED_HINT = "Remove the `torch.compiler.disable` call"
 # Such as an autograd.Function, in which torch fails where it captures a number.
 IN_OPERATOR = "Higher Order Operator"
+_CHOOSE = (
+    "choose with torch.where in place of the branch, or branch outside of the compiled function"
+)
+# A number taken out of a tensor to branch on: captured or not, the branch breaks the graph.
+_BRANCHES_ON_ITEM = re.compile(r"(?:if|elif|while)\b[^:]*\.item\(\)")
 # Torch's hints that change what the program does, and what does not. By the reason and the hint.
 _BETTER_HINTS = (
     (
         re.compile(rf"{IN_OPERATOR}.*capture_scalar_outputs", re.DOTALL),
         "keep it a tensor there, or take the number outside of the compiled function",
     ),
+    (re.compile(r"^Data-dependent branching"), _CHOOSE),
     (
         re.compile(r"builtin operator `print`|Avoid calling builtin `print`"),
         "torch._dynamo.config.reorderable_logging_functions.add(print): it prints after the graph",
@@ -210,6 +219,9 @@ def break_reason(payload: str) -> BreakReason:
         asked = f"{found[-1].function} asks for it"
         reason = Reason(f"{whose} breaks the graph here itself", asked)
     hint = _hint(message, reason.text, whose)
+    is_branch = frame is not None and _BRANCHES_ON_ITEM.match(frame.source or "") is not None
+    if whose is None and is_branch and "capture_scalar_outputs" in (hint or ""):
+        hint = _CHOOSE
     place = _PLACE.search(head)
     # Where Inductor refuses a graph, the stack ends with the caller of its function.
     if place is not None and (frame is None or _REFUSED in message):

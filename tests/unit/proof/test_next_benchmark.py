@@ -36,6 +36,8 @@ def test_cpu_time_takes_the_bound_by_its_part() -> None:
     pairs = [[ran(1.0, 3.0), ran(1.0, 1.0)]] * 2
     row = row_of("p", BREAK, "cpu", said(("break", 6.0, "exact")), pairs)
     assert (row.bound_s, row.gain_s, row.spread_s) == (3.0, 2.0, 0.0)  # 6 s * 5 / 10
+    # What had more of a CPU than the mean is not over the wall time that was told.
+    assert replace(row, gain_s=5.0).ok and not replace(row, gain_s=6.1).ok
 
 
 def test_another_result_is_no_gain() -> None:
@@ -71,7 +73,8 @@ GOOD = Row("p", "break", "break", 6.0, 4.0, 0.1, True)
         ([GOOD] * 9 + [replace(GOOD, first="data")] * 2, 1),
         ([GOOD] * 8 + [replace(GOOD, bound_s=9.0)] * 2, 0),  # 8 of 10 within twice the gain
         ([GOOD] * 7 + [replace(GOOD, bound_s=9.0)] * 3, 1),
-        ([GOOD, replace(GOOD, gain_s=-1.0)], 0),  # no gain: nothing to be within twice of
+        ([GOOD, replace(GOOD, gain_s=-0.1)], 0),  # no gain: nothing to be within twice of
+        ([GOOD, replace(GOOD, gain_s=-0.2)], 1),  # a loss
     ],
 )
 def test_the_exit_code(rows: list[Row], code: int) -> None:

@@ -40,6 +40,20 @@ def test_one_compilation_for_all_sizes_is_left() -> None:
     assert only(made).parts_s == {"recompiling": 8.0}
 
 
+def test_looking_up_and_first_calls_may_go_with_recompiling() -> None:
+    """Python before its calls, whatever line the gap's eager ops have a step for. Of two graphs
+    that were called twice, the first calls took 3 and 5 s more: of one graph, one is left."""
+    made = report(python=9.0)
+    made.recompiles = [recompiled(8.0, int=8.0)]
+    for graph, longest_s in zip(made.graphs, (4.0, 6.0), strict=True):
+        graph.function, graph.file, graph.calls = "f", FILE, 2
+        graph.longest_call_us, graph.forward_time_us = longest_s * S, (longest_s + 1) * S
+    made.ops.gaps = [gap(7.0, 2.0, line=9, to_graph=1)]
+    recompiles, eager = next_steps(made)
+    assert recompiles.parts_s == {"recompiling": 8.0, "Python": 5.0, "first calls": 5.0}
+    assert (eager.code, eager.seen_s) == ("eager", 2.0)
+
+
 def test_a_value_over_a_graph_break_leads_to_the_break() -> None:
     """Not "pass ___stack2 as a tensor": nobody passes it."""
     made = report()

@@ -59,6 +59,14 @@ def test_some_python_and_data_loading_is_in_each_program() -> None:
     assert only(made).code == "data"
 
 
+def test_what_each_call_takes_is_nothing_for_a_python_profiler() -> None:
+    """Guards: 50 µs of Python before each of a million calls."""
+    made = report(python=60.0)
+    made.ops.gaps = [gap(50.0, 0.0, count=1_000_000), gap(10.0, 0.0, count=100)]
+    step = only(made)
+    assert (step.code, step.seen_s) == ("python", 10.0)
+
+
 @pytest.mark.parametrize("whose", ["torch", "package"])
 def test_a_break_that_is_not_the_users_is_no_step(whose: str) -> None:
     """Not "start with parts.py:13: ... nothing in the program to change"."""

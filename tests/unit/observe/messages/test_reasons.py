@@ -211,6 +211,27 @@ def test_hints_that_would_change_what_a_program_does() -> None:
         assert hint is not None and expected in hint
 
 
+@pytest.mark.parametrize("source", ["if (y > 9).any().item():", "while x.max().item() > 1:"])
+def test_a_number_to_branch_on_is_not_captured(source: str) -> None:
+    """Captured, it breaks the graph at the branch."""
+    place = '  File "/home/me/train.py", line 5, in forward\n    '
+    found = break_reason(payload(f"{place}{source}", SWITCH))
+    assert found.hint == (
+        "choose with torch.where in place of the branch, or branch outside of the compiled function"
+    )
+    for other in ("n = x.max().item()", "if many: n = x.max().item()"):
+        found = break_reason(payload(f"{place}{other}", SWITCH))
+        assert found.hint == "Set `torch._dynamo.config.capture_scalar_outputs = True`"
+
+
+def test_what_is_no_advice_is_not_told() -> None:
+    """Not "consider finding a workaround": the next hint."""
+    idle = "This graph break is fundamental - it is unlikely that Dynamo will ever be able to"
+    message = f"No.\n  Explanation: It is not.\n  Hint: {idle}\n"
+    assert first_hint(message) is None
+    assert first_hint(f"{message}  Hint: Do it.\n") == "Do it."
+
+
 def test_a_break_in_a_package_names_the_users_call() -> None:
     found = break_reason(
         payload(
