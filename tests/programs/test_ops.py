@@ -83,13 +83,15 @@ def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> 
 @pytest.mark.full
 @pytest.mark.parametrize("eager", [0, 2000])
 def test_a_machines_first_run(run_forked: RunProgram, tmp_path: Any, eager: int) -> None:
-    """What ran before the library was built may be ops; the rest is exact, and no wait is Python."""
+    """What ran before the library was built may be ops; the rest is exact."""
     run_forked(KNOWN.replace("STEPS", "1"))
     before = f"    for _ in range({eager}): torch.mm(X, X)\n"
     start = "    x = torch.randn(64)\n"
     program = KNOWN.replace("STEPS", "5").replace(start, start + before)
     program = "\n    import torch; X = torch.ones(64, 64)\n" + program
-    patient = "    from instrumented_backend.observe.native import build\n    build.PATIENCE_S = 600\n"
+    patient = (
+        "    from instrumented_backend.observe.native import build\n    build.PATIENCE_S = 600\n"
+    )
     env = {"XDG_CACHE_HOME": str(tmp_path / "empty")}
     done = run_forked("\n" + patient + program, env=env)
     ops, summary = ops_of(done), done.report["summary"]

@@ -86,7 +86,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Before:
-    """The main thread's time from the program's beginning to the first window, if it came late."""
+    """The main thread's time from the program's beginning to the first window, if that is late."""
 
     unseen_ns: int = 0  # neither of the others; in no gap
     compile_ns: int = 0
