@@ -29,7 +29,8 @@ def gpu_ledger(
         return GpuSection(note=observed.gpu.problem, note_code=notes.GPU_UNKNOWN)
     if observed is None or found is None or not _has_calls(observed):
         return GpuSection()
-    timeline_ns = float(max(0, observed.elapsed_ns - observed.times.main_compile_ns))
+    apart_ns = observed.times.main_compile_ns + observed.before.waited_ns
+    timeline_ns = float(max(0, observed.elapsed_ns - apart_ns))
     estimates = gpu_estimates(observed.gpu, observed.regions)
     section = GpuSection(timeline_s=1e-9 * timeline_ns)
     if observed.gpu.error:

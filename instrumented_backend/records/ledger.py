@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 class LedgerRow:
     """One kind of time, on the main thread or on all others together.
 
-    ``row`` is "startup" (process start to the first `torch.compile`), "compile", "captured" (in
-    regions), "eager_ops", "data" (in DataLoaders' ``next``) or "python" (the rest). Those of the
-    main thread exclude each other and add up to the wall time; those of other threads are
-    thread-seconds. ``share_pct`` is of the wall time, None for other threads. ``spread_s`` is to
-    either side, two standard errors; 0 is exact.
+    ``row`` is "startup" (process start to the first `torch.compile`, and waiting for the op meter
+    to be built), "compile", "captured" (in regions), "eager_ops", "data" (in DataLoaders'
+    ``next``) or "python" (the rest). Those of the main thread exclude each other and add up to
+    the wall time; those of other threads are thread-seconds. ``share_pct`` is of the wall time,
+    None for other threads. ``spread_s`` is to either side, two standard errors; 0 is exact.
     """
 
     row: str

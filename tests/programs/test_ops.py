@@ -81,6 +81,35 @@ def test_always_waits_for_the_library(run_forked: RunProgram, tmp_path: Any) -> 
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("eager", [0, 2000])
+def test_a_machines_first_run(run_forked: RunProgram, tmp_path: Any, eager: int) -> None:
+    """What ran before the library was built may be ops; the rest is exact."""
+    run_forked(KNOWN.replace("STEPS", "1"))
+    before = f"    for _ in range({eager}): torch.mm(X, X)\n"
+    start = "    x = torch.randn(64)\n"
+    program = KNOWN.replace("STEPS", "5").replace(start, start + before)
+    program = "\n    import torch; X = torch.ones(64, 64)\n" + program
+    patient = (
+        "    from instrumented_backend.observe.native import build\n    build.PATIENCE_S = 600\n"
+    )
+    env = {"XDG_CACHE_HOME": str(tmp_path / "empty")}
+    done = run_forked("\n" + patient + program, env=env)
+    ops, summary = ops_of(done), done.report["summary"]
+    assert ops["status"] == "sampled"
+    # At least what came after is known, and the rest is no more than may be.
+    truth, captured = 8 * 5 + 1 + eager, 4 * 5
+    assert summary["captured_ops"] == captured
+    assert 8 * 5 <= summary["total_ops"] <= truth
+    assert abs(summary["pct_ops"] - 100 * captured / truth) <= ops["pct_ops_spread"]
+    found = {row["op"]: row["count"] for row in ops["eager"]}
+    assert found["aten::add"] == 2 * 5 and found["aten::layer_norm"] == found["aten::mul"] == 5
+    rows = {row["row"]: row for row in done.report["ledger"]["rows"] if row["threads"] == "main"}
+    assert rows["python"]["spread_s"] == rows["eager_ops"]["spread_s"] >= ops["unaccounted_s"] > 0
+    # Waiting for the library takes seconds, and next to none of them are unknown.
+    assert rows["python"]["seconds"] < rows["startup"]["seconds"]
+
+
+@pytest.mark.full
 @pytest.mark.parametrize("steps", [5, 1000])
 def test_auto_is_within_two_percent(run_forked: RunProgram, steps: int) -> None:
     done = run_forked(known(steps, "" if steps == 5 else SHORT_WARM_UP))

@@ -20,8 +20,8 @@
 
 extern "C" {
 
-// The main thread's program begins at `since_ns` of CLOCK_MONOTONIC; what was before is left out.
-// It has spent `compile_ns` in compilations since.
+// The main thread's first gap begins at `since_ns` of CLOCK_MONOTONIC; what was before is left out,
+// but for `compile_ns` that it has spent in compilations.
 void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
   Meter& m = meter();
   std::lock_guard<std::mutex> window_lock(window_mutex);
@@ -35,7 +35,6 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
     opened_ns = std::max(opened_ns, since_ns);
     drop_gap(*m.main);
     begin_gap(*m.main, mark_of(m, 0, 0, false), since_ns);
-    m.main->apart_ns = compile_ns;
     m.main->spent.compile_ns += compile_ns;
   }
   if (events_handle == at::INVALID_CALLBACK_HANDLE) {
@@ -50,7 +49,7 @@ void op_meter_open(int32_t whole) {
   if (head_end != kNever) {
     close_window();
   }
-  open_window(kCertain, kNever, whole);
+  open_window(kCertain, kNever, Whole(whole));
 }
 
 void op_meter_close() {
@@ -86,7 +85,7 @@ void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, uin
     return;
   }
   const int64_t end = now_ns() + window_ns;
-  open_window(kRandom, end, false);
+  open_window(kRandom, end, kNoGap);
   const uint64_t which = window;
   wait_until(lock, end, awake, which);
   finish(lock, longest_ns, awake, which);

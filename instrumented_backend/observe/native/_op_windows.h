@@ -6,8 +6,11 @@
 
 namespace {
 
-// With `window_mutex`. `whole`: gaps that are under way count as if they began now.
-void open_window(Set set, int64_t until, bool whole) {
+// Which gaps that are under way count as if they began now.
+enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
+
+// With `window_mutex`.
+void open_window(Set set, int64_t until, Whole whole) {
   if (handle != at::INVALID_CALLBACK_HANDLE) {
     return;
   }
@@ -31,7 +34,7 @@ void open_window(Set set, int64_t until, bool whole) {
         line->seen_from = opened_ns;
         line->seen_apart = apart_of(*line);
         line->seen_cost = line->cost_ns;
-        if (whole) {
+        if (whole == kAllGaps || (whole == kMainGap && line->main)) {
           line->watched = true;
           watching.fetch_add(1, std::memory_order_relaxed);
         }

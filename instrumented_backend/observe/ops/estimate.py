@@ -16,6 +16,11 @@ from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.scaling import Scaled, all_scaled
 from instrumented_backend.observe.ops.spread import SPREAD
 
+SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
+# From `torch.compile` to the first compilation, and from there to the graph's call: so long takes
+# what PyTorch does then on a busy machine, where the program itself does next to nothing.
+PREPARING_NS = 100_000_000
+
 
 @dataclass
 class OpSums:
@@ -108,6 +113,9 @@ def estimate(observed: Observed) -> Estimate:
     for each in loose(observed):
         _add(result, each, lines, 0, None, observed.gpu)
         _add_time(result.other_ns, each, 1.0)
+    if observed.before.unseen_ns:
+        _add_unseen(result, (observed.before.unseen_ns, 0), 1.0)
+    result.eager.ops_variance += (_most_ops(result) / SPREAD) ** 2
     result.data_ns = data_ns[0], data_ns[1]
     return result
 
@@ -148,6 +156,17 @@ def _add_unseen(result: Estimate, each_ns: tuple[int, int], on_main: float) -> N
     result.eager.ns_variance += (ns / SPREAD) ** 2
     result.main_ns.ns_variance += (ns * on_main / SPREAD) ** 2
     result.other_ns.ns_variance += (ns * (1 - on_main) / SPREAD) ** 2
+
+
+def _most_ops(result: Estimate) -> float:
+    """In time that nothing tells of: as many as were in as much time of gaps.
+
+    But of time that PyTorch alone does not take until the first call, as many as go into it.
+    """
+    long_ns = max(0.0, result.unseen_ns - PREPARING_NS)
+    gaps_ns = sum(gaps.ns for gaps in result.by_gap.values())
+    each_ns = gaps_ns / result.eager.ops if result.eager.ops else 0.0
+    return (result.unseen_ns - long_ns) / max(each_ns, SMALL_OP_NS) + long_ns / SMALL_OP_NS
 
 
 def _add(

@@ -38,7 +38,8 @@ def _times(part: Part, factor: float) -> Scaled:
 def _by_both(observed: Observed, left_ns: float) -> Scaled:
     """Where chance saw little. Threads may wait while the main one compiles, or work on."""
     certain, random = (part.seen for part in observed.loose)
-    awake_ns = max(AWAKE * certain.ns, certain.ns - observed.times.main_compile_ns)
+    compile_ns = observed.times.main_compile_ns - observed.before.compile_ns
+    awake_ns = max(AWAKE * certain.ns, certain.ns - compile_ns)
     scaled = _times(together(observed.loose), left_ns / (awake_ns + random.ns))
 
     def apart(name: str, estimate: float) -> float:

@@ -15,6 +15,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from instrumented_backend.observe.failures import Failures
@@ -26,7 +27,7 @@ from instrumented_backend.observe.ops import work
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.gpu_seen import time_calls
 from instrumented_backend.observe.ops.lines import Lines
-from instrumented_backend.observe.ops.observed import Copied, Observed
+from instrumented_backend.observe.ops.observed import Before, Copied, Observed
 from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
@@ -40,6 +41,9 @@ SHORTEST_WINDOW_S = 0.002
 # A window waits for gaps to end that began in it; longer ones are seen in slices.
 LONGEST_GAP_S = 0.135
 NEVER_S = 1e9
+# Of gaps under way when a window opens, those that it sees from their beginning; `_op_windows.h`
+# says the same.
+NO_GAP, ALL_GAPS, MAIN_GAP = range(3)
 # The loop has come round when this many marks were none of a new kind, and twice as many as it
 # took from the window's beginning to the last that was.
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
@@ -96,6 +100,10 @@ class OpMeter(Observer):
         self._depth = threading.local()  # of these, on this thread
         self._paused = self._stopped = False
         self._collection_ns: int | None = None  # when the one under way began
+        # Since when the main thread is in a compilation, or waits, that began before the native
+        # part was there.
+        self._compiles_from_ns: int | None = None
+        self._waits_from_ns: int | None = None
         self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
         self._planner: threading.Thread | None = None
         self._on_gpus: dict[int, int] = {}  # graph → CUDA device
@@ -103,8 +111,7 @@ class OpMeter(Observer):
         self._forget()
 
     def _forget(self) -> None:
-        self._since_ns = time.monotonic_ns()
-        self._early_compile_ns = 0  # of the main thread, before the native part was there
+        self._begin_now()
         self._windows = 0
         # Has something been run before the native part was there.
         self._is_late = self._loader is not None and self._lib is None
@@ -114,6 +121,12 @@ class OpMeter(Observer):
         self._spent_before_s = 0.0  # what all had cost when the last of them opened
         self._work_before = native.Work()
         self._schedule.restart()
+
+    def _begin_now(self) -> None:
+        self._since_ns = time.monotonic_ns()
+        # Of the main thread, before the native part was there.
+        self._early_compile_ns = self._waited_ns = 0
+        self._before = Before()  # the same, once it is there
 
     # --- Start and end --------------------------------------------------------------------------
 
@@ -158,13 +171,28 @@ class OpMeter(Observer):
             with self._lock:
                 self._lib = lib
                 self._work_before = work.done(self._lib)
-                lib.op_meter_begin(self._since_ns, self._early_compile_ns)
+                self._begin_late(lib)
                 for graph, device in self._on_gpus.items():
                     self._gpu_problem = time_calls(self._lib, graph, device)
                 if not self._compiling:
-                    self._warm_up()
+                    self._warm_up(from_here=True)
             self._gate.want("ops", True, natively=True)
             gc.callbacks.append(self._collecting)
+
+    def _begin_late(self, lib: Any) -> None:
+        """What the main thread runs from here on is known: apart from what it did before.
+
+        A compilation under way is all of its gap; it is told of at its end. With the lock.
+        """
+        now_ns = time.monotonic_ns()
+        waits_ns = 0 if self._waits_from_ns is None else now_ns - self._waits_from_ns
+        begin_ns = now_ns
+        if self._compiles_from_ns is not None:
+            begin_ns = max(self._compiles_from_ns, self._since_ns)
+        waited_ns = self._waited_ns + waits_ns
+        unseen_ns = begin_ns - self._since_ns - self._early_compile_ns - waited_ns
+        self._before = Before(max(0, unseen_ns), self._early_compile_ns, waited_ns)
+        lib.op_meter_begin(begin_ns, self._early_compile_ns)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         """A garbage collection of the whole heap takes long, and which op it meets is chance."""
@@ -178,9 +206,10 @@ class OpMeter(Observer):
     def begin(self) -> None:
         """The program begins here: what was seen before is its start-up."""
         with self._lock:
-            self._since_ns = time.monotonic_ns()
+            self._begin_now()
             if self._lib is not None and self._windows == 1:
                 self._lib.op_meter_begin(self._since_ns, 0)
+                self._is_whole = self._is_warm_up  # however late it was
 
     def stop(self) -> None:
         """For good: no callback of ours may run while the interpreter goes down."""
@@ -229,7 +258,10 @@ class OpMeter(Observer):
             self._compiling += 1
             depth = getattr(self._depth, "value", 0)
             lib = None if depth else self._lib  # it may be a part of one that began before
-            self._unmarked += lib is None and not depth
+            if lib is None and not depth:
+                self._unmarked += 1
+                if threading.current_thread() is threading.main_thread():
+                    self._compiles_from_ns = start_ns
         if lib is not None:
             lib.op_meter_quiet(1, True, 0)
         else:
@@ -246,17 +278,25 @@ class OpMeter(Observer):
             self._depth.value -= 1
         with self._lock:
             self._compiling -= 1
+            seamless = False  # is the main thread's gap this compilation so far
             if lib is None and not self._depth.value:
                 self._unmarked -= 1
                 start_ns = max(start_ns, self._since_ns)
+                on_main = threading.current_thread() is threading.main_thread()
+                if on_main:
+                    self._compiles_from_ns = None
                 if self._lib is not None:  # it came meanwhile
                     self._lib.op_meter_quiet(1, True, start_ns)
                     self._lib.op_meter_quiet(-1, True, 0)
-                elif threading.current_thread() is threading.main_thread():
+                    seamless = on_main
+                    if on_main:
+                        compile_ns = self._before.compile_ns + time.monotonic_ns() - start_ns
+                        self._before = replace(self._before, compile_ns=compile_ns)
+                elif on_main:
                     self._early_compile_ns += time.monotonic_ns() - start_ns
             self._is_asleep = False
             if not self._compiling:
-                self._warm_up()
+                self._warm_up(from_here=seamless)
 
     def add_graph(self, gm: Any) -> GraphOps | None:
         """Take note of the ops in a graph."""
@@ -317,9 +357,22 @@ class OpMeter(Observer):
             lib.op_meter_enter(key)
 
     def _wait_in_call(self) -> None:
-        start_s = time.monotonic()
-        self._wait_for_native(math.inf)
-        waited_s = time.monotonic() - start_s
+        start_ns = time.monotonic_ns()
+        is_programs = (
+            threading.current_thread() is threading.main_thread() and self._compiles_from_ns is None
+        )
+        with self._lock:
+            if is_programs and self._lib is None:
+                self._waits_from_ns = start_ns
+        try:
+            self._wait_for_native(math.inf)
+        finally:
+            waited_ns = time.monotonic_ns() - start_ns
+            with self._lock:
+                if is_programs and self._lib is None:
+                    self._waited_ns += waited_ns
+                self._waits_from_ns = None
+        waited_s = 1e-9 * waited_ns
         if waited_s > WORTH_NAMING_S:
             outcome = (
                 "the next process finds it" if self._lib is not None else "it is not there yet"
@@ -350,8 +403,11 @@ class OpMeter(Observer):
             elif not paused:
                 self._warm_up()
 
-    def _warm_up(self) -> None:
-        """A window, from here until the program's loop has come round. With the lock."""
+    def _warm_up(self, from_here: bool = False) -> None:
+        """A window, from here until the program's loop has come round. With the lock.
+
+        ``from_here``: the main thread's gap under way has run nothing so far.
+        """
         lib = self._lib
         if lib is None or self._paused or self._stopped or self._is_asleep:
             return
@@ -360,7 +416,7 @@ class OpMeter(Observer):
         is_first = not self._windows and not self._is_late
         if not self._is_warm_up:
             self._spent_before_s = work.spent_s(self._work_done())
-        lib.op_meter_open(is_first)
+        lib.op_meter_open(ALL_GAPS if is_first else MAIN_GAP if from_here else NO_GAP)
         self._is_whole = self._is_whole or is_first
         self._windows += 1
         self._is_warm_up = True
@@ -438,8 +494,9 @@ class OpMeter(Observer):
                 longest_gap_s = NEVER_S
             copied = Copied.of(lib, listed, longest_gap_s)
             copied.gpu.problem = self._gpu_problem
+            before = self._before
         lines = self._lines.read() if listed else []
-        return copied.observed(lines, whole, elapsed_ns)
+        return copied.observed(lines, whole, elapsed_ns, before)
 
     def change(self) -> tuple[int, ...] | None:
         """Another one if anything was seen since the last time; None: there is nothing to see."""

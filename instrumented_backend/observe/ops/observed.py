@@ -63,6 +63,15 @@ class Kind:
         return (self.first, *self.whole)
 
 
+@dataclass(frozen=True)
+class Before:
+    """The main thread's time from the program's beginning to the first window, if that is late."""
+
+    unseen_ns: int = 0  # neither of the others; in no gap
+    compile_ns: int = 0
+    waited_ns: int = 0  # for the native part
+
+
 @dataclass
 class Observed:
     """What the op meter saw. Of threads without marks, only ``loose`` is known."""
@@ -77,6 +86,7 @@ class Observed:
     elapsed_ns: int  # since the start
     events: dict[int, str | None] = field(default_factory=dict)  # by the number in `Kind.to`
     gpu: GpuSeen = field(default_factory=GpuSeen)
+    before: Before = field(default_factory=Before)
 
     @property
     def lost(self) -> int:
@@ -124,10 +134,12 @@ class Copied:
             gpu=GpuSeen.of(lib, _rows),
         )
 
-    def observed(self, lines: list[Line], whole: bool, elapsed_ns: int) -> Observed:
+    def observed(
+        self, lines: list[Line], whole: bool, elapsed_ns: int, before: Before | None = None
+    ) -> Observed:
         """``lines`` by their numbers."""
         cells = cells_of_parts(self.cells, self.samples)
-        return _observed(self, cells, lines, whole, elapsed_ns)
+        return _observed(self, cells, lines, whole, elapsed_ns, before or Before())
 
 
 def _observed(
@@ -136,6 +148,7 @@ def _observed(
     lines: list[Line],
     whole: bool,
     elapsed_ns: int,
+    before: Before,
 ) -> Observed:
     def part(kind: int, number: int, seen: native.Seen) -> Part:
         return Part(seen, cells.get((kind, number), []))
@@ -167,6 +180,7 @@ def _observed(
         elapsed_ns,
         copied.events,
         copied.gpu,
+        before,
     )
 
 

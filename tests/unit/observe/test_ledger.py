@@ -7,7 +7,7 @@ import pytest
 from instrumented_backend.observe.ledger import ledger, ledger_without_meter, process_age_s
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
-from instrumented_backend.observe.ops.observed import Observed, Part
+from instrumented_backend.observe.ops.observed import Before, Observed, Part
 from instrumented_backend.records import notes
 
 S = 10**9
@@ -46,6 +46,16 @@ def test_rows_add_up_to_the_wall_time() -> None:
         assert rows[name] == (*map(pytest.approx, values), status)
     assert {row.threads for row in made.rows} == {"main"}
     assert sum(row.seconds or 0 for row in made.rows) == pytest.approx(made.wall_s)
+
+
+def test_what_the_program_waited_for_our_own_part_is_start_up() -> None:
+    # Of 100 s observed after 20 s, 8 waiting; 30 compiling; of the 62 left, 15 in ops.
+    seen = observed(100, main_compile_ns=30)
+    seen.before = Before(waited_ns=8 * S)
+    made = ledger(seen, found(main_s=15), 20.0)
+    assert made.wall_s == pytest.approx(120)
+    assert made.seconds("startup") == pytest.approx(28)
+    assert made.seconds("python") == pytest.approx(47)
 
 
 def test_ops_take_no_more_than_the_clock_allows() -> None:

@@ -1,5 +1,6 @@
 """Marks and gaps: what the native part counts for the whole run."""
 
+import threading
 import time
 from typing import Any
 
@@ -18,6 +19,10 @@ from metering import (
 from paths import SUPPORT
 from programs import RunProgram
 from torch.utils.data import DataLoader
+
+from instrumented_backend.observe.ops.meter import MAIN_GAP
+
+S = 10**9
 
 X = torch.ones(2)
 
@@ -115,6 +120,36 @@ def test_what_is_read_while_it_is_quiet(op_meter: Any) -> None:
     second = seen(op_meter)
     assert second.times.main_compile_ns > first.times.main_compile_ns
     assert main_ns(second) <= second.times.loose[CERTAIN].ns
+
+
+def test_it_comes_during_a_compilation_of_the_main_thread(op_meter: Any) -> None:
+    """Whose time is its gap's so far: what follows is seen whole, and no other thread's gap."""
+    now_ns = time.monotonic_ns()
+    op_meter.op_meter_begin(now_ns - S, 5 * S)  # it had compiled before
+    op_meter.op_meter_quiet(1, True, now_ns - S)
+    op_meter.op_meter_quiet(-1, True, 0)
+    called, opened = threading.Event(), threading.Event()
+
+    def other() -> None:
+        call(op_meter, 2)
+        called.set()
+        opened.wait()
+        torch.sin(X)
+        call(op_meter, 2)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    called.wait()
+    op_meter.op_meter_open(MAIN_GAP)
+    opened.set()
+    thread.join()
+    torch.cos(X)
+    call(op_meter, 1)
+    found = seen(op_meter)
+    (first,) = kinds_after(found, 0, to=1)
+    assert first.first.seen.ops == 1 and first.ns[0] < S
+    assert 6 * S <= found.times.main_compile_ns < 7 * S
+    assert whole_after(found, 2)[1] == 0
 
 
 def test_the_end_of_a_quiet_time_that_began_before_a_fork(op_meter: Any) -> None:

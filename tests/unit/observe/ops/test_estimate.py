@@ -12,7 +12,7 @@ from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
-from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.observed import Before, Kind, Mark, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
 RUNS = 200
@@ -223,6 +223,31 @@ def test_gaps_that_nothing_is_like() -> None:
     assert found.other_ns.ns_error * SPREAD == pytest.approx(1000)
 
 
+def test_what_ran_before_the_first_window_may_be_ops() -> None:
+    # 100 ops in gaps of 10 ms, 0.1 ms for each. 20 ms before: 200 more, and all of it in ops.
+    seen = kind(10, 10**7, part((10, 10**7, 100, 2 * 10**6)))
+    late = observed(seen)
+    late.before = Before(unseen_ns=2 * 10**7, compile_ns=S, waited_ns=S)
+    found = estimate(late)
+    assert not found.exact
+    assert (found.eager.ops, found.eager.ns, found.unseen_ns) == (100, 2 * 10**6, 2 * 10**7)
+    assert SPREAD * found.eager.ops_error == pytest.approx(200)
+    assert SPREAD * found.eager.ns_error == pytest.approx(2 * 10**7)
+    assert SPREAD * found.main_ns.ns_error == pytest.approx(2 * 10**7)
+    assert found.other_ns.ns_error == 0
+
+
+def test_much_time_before_the_first_window_may_be_many_small_ops() -> None:
+    # 250 ms: 1000 ops in the 100 that PyTorch may have taken, and one each 10 us in 150: 15,000.
+    late = observed(kind(10, 10**7, part((10, 10**7, 100, 2 * 10**6))))
+    late.before = Before(unseen_ns=S // 4)
+    assert SPREAD * estimate(late).eager.ops_error == pytest.approx(1000 + 15_000)
+    # Where no other op was seen, each may be a small one: 10,000 and 15,000.
+    late = observed()
+    late.before = Before(unseen_ns=S // 4)
+    assert SPREAD * estimate(late).eager.ops_error == pytest.approx(25_000)
+
+
 def test_gaps_to_elsewhere_are_no_likeness() -> None:
     known = kind(5, 500, None, part((5, 500, 10, 50)), to=2)
     assert estimate(observed(kind(5, 500), known)).unseen_ns == 500
@@ -296,6 +321,14 @@ def test_threads_that_wait_while_the_main_one_compiles() -> None:
     found = estimate(seen)
     assert found.eager.ops == pytest.approx(4 + 8 / 0.5 * 4)
     assert SPREAD * found.eager.ops_error >= 8 / 0.5 * 4 - 8 / 2 * 4
+
+
+def test_a_compilation_before_the_first_window_was_not_in_it() -> None:
+    """4 ops in the 1.5 s of two that were no compilation, or in all of the two."""
+    seen = observed(loose=without_marks([(2, 4)], []), elapsed_ns=10 * S)
+    seen.times.main_compile_ns = int(5.5 * S)
+    seen.before = Before(compile_ns=5 * S)
+    assert estimate(seen).eager.ops == pytest.approx(4 + 8 / 1.5 * 4)
 
 
 def test_threads_without_marks_that_a_window_saw_to_the_end() -> None:

@@ -12,6 +12,7 @@ from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.ops import meter as module
 from instrumented_backend.observe.ops.meter import OpMeter
+from instrumented_backend.observe.ops.observed import Before
 from instrumented_backend.records import notes
 
 
@@ -154,3 +155,136 @@ def test_always_waits_no_longer_than_a_build_takes(
     made = started("always")
     made.enter(1)
     assert made._loader.is_alive() and made._is_late
+
+
+class Beginning(Told):
+    """Notes how it is told of the program's beginning and of windows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[tuple[int, int]] = []
+        self.opened: list[int] = []
+
+    def op_meter_begin(self, since_ns: int, compile_ns: int) -> None:
+        self.begun.append((since_ns, compile_ns))
+
+    def op_meter_open(self, whole: int) -> None:
+        self.opened.append(whole)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """The nanosecond it is, as its only item."""
+    now = [0]
+    monkeypatch.setattr(module.time, "monotonic_ns", lambda: now[0])
+    yield now
+
+
+def late(clock: list[int]) -> tuple[OpMeter, Beginning]:
+    """A program that began at 1000 and whose native part is still being built."""
+    made = OpMeter("always", Failures(), False, Gate())
+    made._is_late = True
+    made._work_done = native.Work  # type: ignore[method-assign]
+    clock[0] = 1000
+    made.begin()
+    return made, Beginning()
+
+
+def comes(made: OpMeter, lib: Beginning, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "load", lambda **_: lib)
+    monkeypatch.setattr(module.work, "done", lambda _: native.Work())
+    made._gate = SimpleNamespace(regions=lambda *_: None, want=lambda *_, **__: None)  # type: ignore[assignment]
+    monkeypatch.setattr(module.gc, "callbacks", [])
+    made._load()
+    assert made._failures.notes == []
+
+
+def test_what_ran_before_the_native_part_came_is_set_apart(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 300 of the program's, 500 of a compilation, 50 of the program's.
+    made, lib = late(clock)
+    clock[0] = 1300
+    with made.compiling():
+        clock[0] = 1800
+    clock[0] = 1850
+    comes(made, lib, monkeypatch)
+    assert made._before == Before(unseen_ns=350, compile_ns=500)
+    assert lib.begun == [(1850, 500)]
+    assert lib.opened == [module.MAIN_GAP] and not made._is_whole
+
+
+def test_it_comes_during_the_main_threads_compilation(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first gap is the compilation, and what comes after it is seen whole."""
+    # 300 of the program's; then 500, 20 and 400 of compilations, the last of which goes on.
+    made, lib = late(clock)
+    clock[0] = 1300
+    with made.compiling():
+        clock[0] = 1800
+    clock[0] = 1820
+    with made.compiling():
+        clock[0] = 2000
+        comes(made, lib, monkeypatch)
+        assert made._before == Before(unseen_ns=320, compile_ns=500)
+        assert lib.begun == [(1820, 500)] and lib.opened == []
+        clock[0] = 2220
+    assert made._before == Before(unseen_ns=320, compile_ns=900)
+    assert lib.opened == [module.MAIN_GAP]
+
+
+def test_another_threads_compilation_is_not_the_main_threads_gap(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The window comes at its end, and what the main thread ran meanwhile is not seen whole."""
+    made, lib = late(clock)
+    began, may_end = threading.Event(), threading.Event()
+
+    def compiles() -> None:
+        with made.compiling():
+            began.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=compiles)
+    thread.start()
+    began.wait()
+    clock[0] = 1400
+    comes(made, lib, monkeypatch)
+    assert made._before == Before(unseen_ns=400) and lib.begun == [(1400, 0)]
+    may_end.set()
+    thread.join()
+    assert lib.opened == [module.NO_GAP]
+
+
+def test_what_a_call_waited_for_the_native_part_is_not_the_programs(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 100 of the program's, 7000 of a wait in vain, 30 more, and a wait of 600 until it comes.
+    made, lib = late(clock)
+    waits = iter([(1100, 8100, False), (8130, 8730, True)])
+
+    def wait(_: float) -> None:
+        _, clock[0], there = each
+        if there:
+            comes(made, lib, monkeypatch)
+
+    monkeypatch.setattr(made, "_wait_for_native", wait)
+    for each in waits:
+        clock[0] = each[0]
+        made.enter(1)
+    assert made._before == Before(unseen_ns=130, waited_ns=7600)
+    assert lib.begun == [(8730, 0)] and lib.opened == [module.MAIN_GAP]
+
+
+def test_it_was_late_but_not_later_than_the_program(
+    clock: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has been observed from `torch.compile` on is exact."""
+    made, lib = late(clock)
+    clock[0] = 5000
+    comes(made, lib, monkeypatch)
+    clock[0] = 6000
+    made.begin()
+    assert made._is_whole and made._before == Before()
+    assert lib.begun[-1] == (6000, 0)
