@@ -25,6 +25,7 @@ GRAPH = "TORCHDYNAMO"
 REGIONS = (GRAPH, "## Call CompiledFxGraph")
 IN_GRAPHS = "ops in graphs"
 COMPILATIONS = ("dynamo", "entire_backward_compile")
+NAMELESS = "INVALID"  # what Kineto calls an activity of NCCL's that is none of the dispatcher's
 RUNS = {"cpu": [FEW, FEW, TIMED], "cuda": [FEW, FEW]}  # the turns of those of `profiled`
 
 Counts = dict[str, int]
@@ -96,6 +97,8 @@ def _outermost(events: list[Any], regions: tuple[str, ...]) -> tuple[Counter[str
         if not is_compilation and not name.startswith(regions):
             op = name.removeprefix(NODE)
             if op.startswith(WRAPPERS) or event.scope() == USER_SCOPE or name.startswith("cu"):
+                continue
+            if name == NAMELESS:
                 continue
             found[name] += 1
             in_graphs += start < graph_until.get(thread, 0)

@@ -85,6 +85,8 @@ def _train(run: Run, compiled: torch.nn.Module, optimizer: torch.optim.Optimizer
     inputs = forever(batches(run.device, width=512))
     for _ in run.times(300):
         with run.part("step"):
-            run.backward(loss_of(run.call(compiled, next(inputs))))
+            loss = loss_of(run.call(compiled, next(inputs)))
+            run.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
+            loss.item()  # or this rank's host would run ahead of the other's GPU

@@ -17,8 +17,11 @@ std::mutex mutex;
 std::map<void*, int64_t> free_at;  // by stream
 std::map<void*, int64_t> reached;  // by event
 std::map<std::string, int64_t> calls;
-int64_t made = 0, stream = 1, in_guard = 0, made_in_guard = 0;
+std::map<void*, int32_t> device_of;  // by event
+thread_local int32_t current = 0;    // device
+int64_t made = 0, stream = 1;
 int capturing = 0, error = 0, mode = 0;
+constexpr int kInvalidHandle = 400, kNotReady = 600;
 
 int64_t now_ns() {
   timespec t;
@@ -44,20 +47,20 @@ int fake_current_stream(int32_t, void** out) {
 
 int fake_create_guard(int32_t device, void** out) {
   const Called called("create_guard");
-  ++in_guard;
-  *out = reinterpret_cast<void*>(int64_t(device) + 1);
+  *out = reinterpret_cast<void*>(int64_t(current) + 1);
+  current = device;
   return 0;
 }
 
-int fake_delete_guard(void*) {
+int fake_delete_guard(void* guard) {
   const Called called("delete_guard");
-  --in_guard;
+  current = int32_t(reinterpret_cast<int64_t>(guard)) - 1;
   return 0;
 }
 
 int fake_current_device(int* out) {
   const Called called("current_device");
-  *out = 0;
+  *out = current;
   return 0;
 }
 
@@ -75,21 +78,28 @@ int fake_exchange_capture_mode(int* wanted) {
 
 int fake_create(void** out) {
   const Called called("create");
-  made_in_guard += in_guard > 0;
   *out = reinterpret_cast<void*>(++made);
+  device_of[*out] = current;
   return 0;
 }
 
 int fake_record(void* event, void* on) {
   const Called called("record");
+  // As CUDA has it of the default stream, which is the current device's.
+  if (device_of[event] != current) {
+    return kInvalidHandle;
+  }
   reached[event] = when_free(on);
   return error;
 }
 
 int fake_elapsed_ms(float* out, void* begin, void* end) {
   const Called called("elapsed_ms");
+  if (device_of[begin] != current || device_of[end] != current) {
+    return kInvalidHandle;  // stricter than CUDA, which may give the current device memory
+  }
   if (now_ns() < std::max(reached[begin], reached[end])) {
-    return 600;  // cudaErrorNotReady
+    return kNotReady;
   }
   *out = float(1e-6 * double(reached[end] - reached[begin]));
   return 0;
@@ -107,7 +117,8 @@ void fake_reset() {
   free_at.clear();
   reached.clear();
   calls.clear();
-  made = made_in_guard = in_guard = 0;
+  device_of.clear();
+  made = 0;
   stream = 1;
   capturing = error = mode = 0;
 }
@@ -139,10 +150,7 @@ int64_t fake_calls(const char* name) {
   return calls[name];
 }
 
-int64_t fake_made_in_guard() {
-  const std::lock_guard<std::mutex> lock(mutex);
-  return made_in_guard;
-}
+int32_t fake_current() { return current; }
 
 int fake_capture_mode() {
   const std::lock_guard<std::mutex> lock(mutex);

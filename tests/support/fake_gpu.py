@@ -18,7 +18,7 @@ def build(folder: Path) -> Any:
     lib = ctypes.CDLL(str(library))
     lib.fake_work.argtypes = [ctypes.c_int64, ctypes.c_int64]
     lib.fake_set.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int]
-    for name in ("busy_ns", "calls", "made_in_guard"):
+    for name in ("busy_ns", "calls"):
         getattr(lib, f"fake_{name}").restype = ctypes.c_int64
     return lib
 
@@ -55,9 +55,9 @@ class FakeGpu:
         return int(self._lib.fake_calls(name.encode()))
 
     @property
-    def made_in_guard(self) -> int:
-        """Events that were made while their device was current."""
-        return int(self._lib.fake_made_in_guard())
+    def current_device(self) -> int:
+        """Of this thread."""
+        return int(self._lib.fake_current())
 
     @property
     def capture_mode(self) -> int:

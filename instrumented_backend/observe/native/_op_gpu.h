@@ -158,6 +158,29 @@ class Relaxed {
   int mode_ = kRelaxed;
 };
 
+// While it is there, that device is this thread's current one. A program may run graphs on another:
+// what belongs to that one is an error there, the program's own, too, and may cost memory of it.
+class OnDevice {
+ public:
+  explicit OnDevice(int32_t device) {
+    int current = -1;
+    ok_ = gpu().functions.current_device(&current) == 0 &&
+          (current == device || gpu().functions.create_guard(device, &guard_) == 0);
+  }
+  ~OnDevice() {
+    if (guard_ != nullptr) {
+      gpu().functions.delete_guard(guard_);
+    }
+  }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  explicit operator bool() const { return ok_; }
+
+ private:
+  bool ok_;
+  void* guard_ = nullptr;
+};
+
 // While it is there, this thread has given the interpreter to others.
 class WithoutInterpreter {
  public:
@@ -180,15 +203,11 @@ void gpu_failed(Gpu& g, int error) {
   g.active = false;
 }
 
-// An event of that device that is not in use; nullptr if there are too many. With the mutex.
+// An event of that device, the current one, that is not in use; nullptr if there are too many. With
+// the mutex.
 void* take_event(Gpu& g, int32_t device) {
   GpuDevice& d = g.devices[device];
   if (d.unused.empty() && d.made < kMaxEventsMade) {
-    // Events are of the device that is current, and to make one current may cost its memory.
-    void* guard = nullptr;
-    if (g.functions.create_guard(device, &guard) != 0) {
-      return nullptr;
-    }
     for (size_t i = 0; i < kEventsMade; ++i) {
       void* event = nullptr;
       if (const int error = g.functions.create(&event); error != 0) {
@@ -198,7 +217,6 @@ void* take_event(Gpu& g, int32_t device) {
       d.unused.push_back(event);
       ++d.made;
     }
-    g.functions.delete_guard(guard);
   }
   if (d.unused.empty()) {
     return nullptr;
@@ -340,7 +358,8 @@ Spell& spell_for(Gpu& g, GpuDevice& d, uint64_t in_window, Set set, int64_t now)
       Spell{.number = ++g.spells, .window = in_window, .set = set, .since_ns = now});
 }
 
-// Records an event. False where there is none: a stream that is being captured, or an error.
+// Records an event of the current device. False where there is none: a stream that is being
+// captured, or an error.
 bool record_mark(GpuMark& mark, int32_t device) {
   Gpu& g = gpu();
   const GpuFunctions& f = g.functions;
@@ -380,8 +399,9 @@ bool record_mark(GpuMark& mark, int32_t device) {
 Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_ns) {
   Gpu& g = gpu();
   const Relaxed relaxed;
+  const OnDevice on(device);
   GpuMark mark{.key = key, .begins = true, .first_op_ns = first_op_ns};
-  if (!record_mark(mark, device)) {
+  if (!on || !record_mark(mark, device)) {
     return {};
   }
   std::lock_guard<std::mutex> lock(g.mutex);
@@ -403,6 +423,7 @@ Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_
 void end_span(const Span& span, int64_t own_ns, int64_t apart_ns, const char* name, uint64_t cell) {
   Gpu& g = gpu();
   const Relaxed relaxed;
+  const OnDevice on(span.device);
   GpuMark mark{.span = span.number,
                .key = span.key,
                .begins = false,
@@ -410,7 +431,7 @@ void end_span(const Span& span, int64_t own_ns, int64_t apart_ns, const char* na
                .apart_ns = apart_ns,
                .name = name,
                .cell = cell};
-  const bool recorded = g.active && record_mark(mark, span.device);
+  const bool recorded = g.active && on && record_mark(mark, span.device);
   std::lock_guard<std::mutex> lock(g.mutex);
   GpuDevice& d = g.devices[span.device];
   const auto spell = std::find_if(d.spells.rbegin(), d.spells.rend(),
@@ -458,10 +479,8 @@ bool poll_all(bool all) {
     if (g.devices[i].spells.empty()) {
       continue;
     }
-    void* guard = nullptr;  // or the first device would get memory for this thread
-    if (g.functions.create_guard(i, &guard) == 0) {
+    if (const OnDevice on(i); on) {
       left |= poll(g, g.devices[i], kMaxEventsMade, all);
-      g.functions.delete_guard(guard);
     }
   }
   return left;

@@ -266,12 +266,27 @@ def test_a_gpu_that_never_gets_there_takes_no_end_of_events(op_meter: Any, gpu: 
     assert gpu.calls("create") == 4096
 
 
-def test_an_event_is_made_with_its_device_current(op_meter: Any, gpu: FakeGpu) -> None:
-    """And no other device gets memory for this process."""
+def test_a_graph_on_another_device_than_the_current_one(op_meter: Any, gpu: FakeGpu) -> None:
+    """As on a rank that never calls `torch.cuda.set_device`: an error would be the program's."""
+    elsewhere = 3
+    op_meter.op_meter_gpu(elsewhere, 1, gpu.functions)
+    op_meter.op_meter_open(False)
+    gpu.work(BEHIND_MS)
+    for _ in range(3):
+        call(op_meter, elsewhere, lambda: gpu.work(4.0))
+        assert gpu.current_device == 0
+    catch_up(op_meter, gpu)
+    count, ms = ms_of(seen(op_meter), elsewhere)
+    assert (count, ms) == (2, pytest.approx(8, abs=0.01))
+    assert op_meter.op_meter_gpu_error() == 0
+    assert gpu.calls("create_guard") == gpu.calls("delete_guard") > 0
+
+
+def test_the_current_device_needs_no_guard(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
     call(op_meter, KEY)
-    assert gpu.calls("create") == gpu.made_in_guard == 32
-    assert gpu.calls("create_guard") == gpu.calls("delete_guard") == 1
+    assert gpu.calls("record") == 2
+    assert gpu.calls("create_guard") == 0
 
 
 def test_clearing_forgets_what_was_seen(op_meter: Any, gpu: FakeGpu) -> None:
