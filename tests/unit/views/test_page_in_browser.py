@@ -304,17 +304,18 @@ def test_pages_of_recorded_reports(
 
 
 @pytest.mark.parametrize(
-    "recorded", [path for path in RECORDED if path.stem.startswith("page_")], ids=lambda p: p.stem
+    ("name", "broken"), [("page-cpu", "if "), ("page-gpu", "torch._dynamo.graph_break()")]
 )
 def test_the_pictures_of_the_docs(
-    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorded: Path
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, broken: str
 ) -> None:
     """``docs/page-cpu.png`` is of ``page_cpu.json``: its top, and the line that broke the graph."""
     monkeypatch.chdir(REPOSITORY)
+    recorded = DATA / "reports" / f"{name.replace('-', '_')}.json"
     file = tmp_path / "page.html"
     file.write_bytes(to_bytes(render_page([read_report(recorded)])))
     opened = Opened(browser, file)
-    folder, name = os.environ.get("PAGE_SCREENSHOTS"), recorded.stem.replace("_", "-")
+    folder = os.environ.get("PAGE_SCREENSHOTS")
     opened.page.set_viewport_size({"width": 1280, "height": 1000})
     if folder:
         opened.page.screenshot(path=f"{folder}/{name}.png")
@@ -322,7 +323,7 @@ def test_the_pictures_of_the_docs(
     line = opened.page.locator(".l.B").first
     line.focus()
     line.evaluate("e => e.scrollIntoView({block: 'center'})")
-    assert line.locator("code").inner_text().strip().startswith("if ")  # its source was found
+    assert line.locator("code").inner_text().strip().startswith(broken)  # its source was found
     assert "try:" in line.locator(".i").inner_text()
     if folder:
         opened.page.screenshot(path=f"{folder}/{name}-line.png")
