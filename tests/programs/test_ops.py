@@ -105,8 +105,6 @@ def test_a_machines_first_run(run_forked: RunProgram, tmp_path: Any, eager: int)
     assert found["aten::add"] == 2 * 5 and found["aten::layer_norm"] == found["aten::mul"] == 5
     rows = {row["row"]: row for row in done.report["ledger"]["rows"] if row["threads"] == "main"}
     assert rows["python"]["spread_s"] == rows["eager_ops"]["spread_s"] >= ops["unaccounted_s"] > 0
-    # Waiting for the library takes seconds, and next to none of them are unknown.
-    assert rows["python"]["seconds"] < rows["startup"]["seconds"]
 
 
 @pytest.mark.full

@@ -43,7 +43,7 @@ def cells_of_parts(
     rows: "ctypes.Array[CellRow]", samples: "ctypes.Array[SampleRow]"
 ) -> dict[tuple[int, int], Collection[Cell]]:
     """By kind of gap and part of it."""
-    columns = _Columns(rows, CellRow)
+    columns = _Columns.of(rows, CellRow)
     names = {
         address: ctypes.string_at(address).decode(errors="replace")
         for address in columns.distinct("name")
@@ -115,7 +115,7 @@ class SampledLines:
     """
 
     def __init__(self, rows: "ctypes.Array[SampleRow]") -> None:
-        samples = _Columns(rows, SampleRow)
+        samples = _Columns.of(rows, SampleRow)
         # Sorted by mark and slot, then by kind and part: what is asked for is always one stretch.
         keys = [
             _place(mark, slot) << _BITS | _part(kind, part)
@@ -190,21 +190,23 @@ def _part(kind: int, part: int) -> int:
 class _Columns:
     """An array of structures of words, without an object for each."""
 
-    def __init__(self, rows: Any, struct: type[ctypes.Structure]) -> None:
-        names = [field[0] for field in struct._fields_]
-        self._at = {name: number for number, name in enumerate(names)}
+    def __init__(self, words: "memoryview[int]", at: dict[str, int]) -> None:
+        """``at``: where each field's word is."""
+        self._words = words
+        self._at = at
+
+    @classmethod
+    def of(cls, rows: Any, struct: type[ctypes.Structure]) -> "_Columns":
+        at = {field[0]: number for number, field in enumerate(struct._fields_)}
         # A view of nothing cannot be cast.
-        self._words = memoryview(rows).cast("B") if len(rows) else memoryview(b"")
+        return cls(memoryview(rows).cast("B") if len(rows) else memoryview(b""), at)
 
     def __len__(self) -> int:
         return len(self._words) // (_WORD * len(self._at))
 
     def between(self, start: int, stop: int) -> "_Columns":
-        part = object.__new__(_Columns)
-        part._at = self._at
         size = _WORD * len(self._at)
-        part._words = self._words[start * size : stop * size]
-        return part
+        return _Columns(self._words[start * size : stop * size], self._at)
 
     def zipped(self, *names: str) -> Iterator[tuple[int, ...]]:
         return zip(*map(self.words, names), strict=True)

@@ -15,7 +15,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from instrumented_backend.observe.failures import Failures
@@ -25,9 +24,10 @@ from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops import work
 from instrumented_backend.observe.ops.captured import GraphOps
+from instrumented_backend.observe.ops.early import Early
 from instrumented_backend.observe.ops.gpu_seen import time_calls
 from instrumented_backend.observe.ops.lines import Lines
-from instrumented_backend.observe.ops.observed import Before, Copied, Observed
+from instrumented_backend.observe.ops.observed import Copied, Observed
 from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
@@ -84,12 +84,8 @@ class OpMeter(Observer):
         self._sampler = native.Sampler(self._lines.sample)
         self._patched = False
         self._schedule = WindowSchedule(
-            FIRST_INTERVAL_S,
-            INTERVAL_GROWTH,
-            LONGEST_INTERVAL_S,
-            BUDGET,
-            SHORTEST_WINDOW_S,
-            clock,
+            *(FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S, BUDGET, SHORTEST_WINDOW_S),
+            clock=clock,
         )
         self._start_over()
 
@@ -100,10 +96,7 @@ class OpMeter(Observer):
         self._depth = threading.local()  # of these, on this thread
         self._paused = self._stopped = False
         self._collection_ns: int | None = None  # when the one under way began
-        # Since when the main thread is in a compilation, or waits, that began before the native
-        # part was there.
-        self._compiles_from_ns: int | None = None
-        self._waits_from_ns: int | None = None
+        self._early = Early()
         self._is_asleep = False  # until it compiles, a forked child is nobody's to look at
         self._planner: threading.Thread | None = None
         self._on_gpus: dict[int, int] = {}  # graph → CUDA device
@@ -111,7 +104,7 @@ class OpMeter(Observer):
         self._forget()
 
     def _forget(self) -> None:
-        self._begin_now()
+        self._early.begin()
         self._windows = 0
         # Has something been run before the native part was there.
         self._is_late = self._loader is not None and self._lib is None
@@ -121,12 +114,6 @@ class OpMeter(Observer):
         self._spent_before_s = 0.0  # what all had cost when the last of them opened
         self._work_before = native.Work()
         self._schedule.restart()
-
-    def _begin_now(self) -> None:
-        self._since_ns = time.monotonic_ns()
-        # Of the main thread, before the native part was there.
-        self._early_compile_ns = self._waited_ns = 0
-        self._before = Before()  # the same, once it is there
 
     # --- Start and end --------------------------------------------------------------------------
 
@@ -171,28 +158,13 @@ class OpMeter(Observer):
             with self._lock:
                 self._lib = lib
                 self._work_before = work.done(self._lib)
-                self._begin_late(lib)
+                lib.op_meter_begin(self._early.native_came(), self._early.compile_ns)
                 for graph, device in self._on_gpus.items():
                     self._gpu_problem = time_calls(self._lib, graph, device)
                 if not self._compiling:
                     self._warm_up(from_here=True)
             self._gate.want("ops", True, natively=True)
             gc.callbacks.append(self._collecting)
-
-    def _begin_late(self, lib: Any) -> None:
-        """What the main thread runs from here on is known: apart from what it did before.
-
-        A compilation under way is all of its gap; it is told of at its end. With the lock.
-        """
-        now_ns = time.monotonic_ns()
-        waits_ns = 0 if self._waits_from_ns is None else now_ns - self._waits_from_ns
-        begin_ns = now_ns
-        if self._compiles_from_ns is not None:
-            begin_ns = max(self._compiles_from_ns, self._since_ns)
-        waited_ns = self._waited_ns + waits_ns
-        unseen_ns = begin_ns - self._since_ns - self._early_compile_ns - waited_ns
-        self._before = Before(max(0, unseen_ns), self._early_compile_ns, waited_ns)
-        lib.op_meter_begin(begin_ns, self._early_compile_ns)
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         """A garbage collection of the whole heap takes long, and which op it meets is chance."""
@@ -206,9 +178,9 @@ class OpMeter(Observer):
     def begin(self) -> None:
         """The program begins here: what was seen before is its start-up."""
         with self._lock:
-            self._begin_now()
+            self._early.begin()
             if self._lib is not None and self._windows == 1:
-                self._lib.op_meter_begin(self._since_ns, 0)
+                self._lib.op_meter_begin(self._early.since_ns, 0)
                 self._is_whole = self._is_warm_up  # however late it was
 
     def stop(self) -> None:
@@ -243,7 +215,7 @@ class OpMeter(Observer):
         self._lines.after_fork()
         if self._lib is not None:
             self._lib.op_meter_after_fork()
-            self._lib.op_meter_begin(self._since_ns, 0)
+            self._lib.op_meter_begin(self._early.since_ns, 0)
             self._work_before = work.done(self._lib)
         elif self._mode != "off":
             self._loader = None
@@ -260,8 +232,7 @@ class OpMeter(Observer):
             lib = None if depth else self._lib  # it may be a part of one that began before
             if lib is None and not depth:
                 self._unmarked += 1
-                if threading.current_thread() is threading.main_thread():
-                    self._compiles_from_ns = start_ns
+                self._early.compiles(start_ns)
         if lib is not None:
             lib.op_meter_quiet(1, True, 0)
         else:
@@ -281,19 +252,11 @@ class OpMeter(Observer):
             seamless = False  # is the main thread's gap this compilation so far
             if lib is None and not self._depth.value:
                 self._unmarked -= 1
-                start_ns = max(start_ns, self._since_ns)
-                on_main = threading.current_thread() is threading.main_thread()
-                if on_main:
-                    self._compiles_from_ns = None
+                start_ns = max(start_ns, self._early.since_ns)
                 if self._lib is not None:  # it came meanwhile
                     self._lib.op_meter_quiet(1, True, start_ns)
                     self._lib.op_meter_quiet(-1, True, 0)
-                    seamless = on_main
-                    if on_main:
-                        compile_ns = self._before.compile_ns + time.monotonic_ns() - start_ns
-                        self._before = replace(self._before, compile_ns=compile_ns)
-                elif on_main:
-                    self._early_compile_ns += time.monotonic_ns() - start_ns
+                seamless = self._early.compiled(start_ns, came=self._lib is not None)
             self._is_asleep = False
             if not self._compiling:
                 self._warm_up(from_here=seamless)
@@ -326,7 +289,6 @@ class OpMeter(Observer):
         lib = self._lib
         if lib is None:
             return
-
         lib.op_meter_quiet(1, False, 0)
         try:
             self._counter.count_all(functools.partial(ops_of, lib), pause)
@@ -357,31 +319,14 @@ class OpMeter(Observer):
             lib.op_meter_enter(key)
 
     def _wait_in_call(self) -> None:
-        start_ns = time.monotonic_ns()
-        is_programs = (
-            threading.current_thread() is threading.main_thread() and self._compiles_from_ns is None
-        )
-        with self._lock:
-            if is_programs and self._lib is None:
-                self._waits_from_ns = start_ns
-        try:
+        start_s = time.monotonic()
+        with self._early.waiting(self._lock, lambda: self._lib is not None):
             self._wait_for_native(math.inf)
-        finally:
-            waited_ns = time.monotonic_ns() - start_ns
-            with self._lock:
-                if is_programs and self._lib is None:
-                    self._waited_ns += waited_ns
-                self._waits_from_ns = None
-        waited_s = 1e-9 * waited_ns
+        waited_s = time.monotonic() - start_s
         if waited_s > WORTH_NAMING_S:
-            outcome = (
-                "the next process finds it" if self._lib is not None else "it is not there yet"
-            )
-            self._failures.note(
-                notes.SLOWER,
-                f"the first call of a graph waited {waited_s:.1f} s for the op meter to be built; "
-                f"{outcome}",
-            )
+            found = "it is not there yet" if self._lib is None else "the next process finds it"
+            text = f"the first call of a graph waited {waited_s:.1f} s for the op meter to be built"
+            self._failures.note(notes.SLOWER, f"{text}; {found}")
 
     def leave(self, key: int) -> None:
         lib = self._lib
@@ -489,12 +434,12 @@ class OpMeter(Observer):
         if lib is None:
             return None
         with self._lock:
-            elapsed_ns, whole = time.monotonic_ns() - self._since_ns, self._is_whole
+            elapsed_ns, whole = time.monotonic_ns() - self._early.since_ns, self._is_whole
             if self._unmarked:  # the gap under way is a compilation that is told of at its end
                 longest_gap_s = NEVER_S
             copied = Copied.of(lib, listed, longest_gap_s)
             copied.gpu.problem = self._gpu_problem
-            before = self._before
+            before = self._early.before
         lines = self._lines.read() if listed else []
         return copied.observed(lines, whole, elapsed_ns, before)
 

@@ -17,7 +17,10 @@ PACKAGE = REPOSITORY / "instrumented_backend"
 ROOMS = sorted((PACKAGE / "torch_compat").glob("[!_]*.py"))
 OTHERS = sorted(set(PACKAGE.rglob("*.py")) - set((PACKAGE / "torch_compat").glob("*.py")))
 # Of the standard library.
-OF_PYTHON = {"_args_from_interpreter_flags", "_current_frames", "_exit", "_fields", "_getframe"}
+OF_PYTHON = {
+    *("_args_from_interpreter_flags", "_current_frames", "_exit", "_fields", "_getframe"),
+    "_fields_",  # of a structure of ctypes
+}
 
 
 def is_private(part: str) -> bool:

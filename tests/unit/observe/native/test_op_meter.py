@@ -124,9 +124,9 @@ def test_what_is_read_while_it_is_quiet(op_meter: Any) -> None:
 
 def test_it_comes_during_a_compilation_of_the_main_thread(op_meter: Any) -> None:
     """Whose time is its gap's so far: what follows is seen whole, and no other thread's gap."""
-    now_ns = time.monotonic_ns()
-    op_meter.op_meter_begin(now_ns - S, 5 * S)  # it had compiled before
-    op_meter.op_meter_quiet(1, True, now_ns - S)
+    long_ago_ns = 1  # after the machine's start
+    op_meter.op_meter_begin(long_ago_ns, 5 * S)  # it had compiled before
+    op_meter.op_meter_quiet(1, True, long_ago_ns)
     op_meter.op_meter_quiet(-1, True, 0)
     called, opened = threading.Event(), threading.Event()
 
@@ -148,7 +148,7 @@ def test_it_comes_during_a_compilation_of_the_main_thread(op_meter: Any) -> None
     found = seen(op_meter)
     (first,) = kinds_after(found, 0, to=1)
     assert first.first.seen.ops == 1 and first.ns[0] < S
-    assert 6 * S <= found.times.main_compile_ns < 7 * S
+    assert found.times.main_compile_ns >= 6 * S
     assert whole_after(found, 2)[1] == 0
 
 

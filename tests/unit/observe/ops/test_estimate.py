@@ -2,11 +2,8 @@
 
 import itertools
 import math
-import random
 
 import pytest
-from simulated_runs import PROGRAMS, observe
-from speeds import full_but
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
@@ -15,7 +12,6 @@ from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Before, Kind, Mark, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
-RUNS = 200
 REGION = 1
 LONG = 27
 S = 10**9
@@ -447,21 +443,3 @@ def test_lines_share_an_ops_count_by_weight() -> None:
     places = {key: (sums.ops, sums.ns) for key, sums in found.by_place.items()}
     assert places[REGION, here] == (75, pytest.approx(300))
     assert places[REGION, UNKNOWN] == (10, 100)
-
-
-@pytest.mark.parametrize(
-    "name", full_but(PROGRAMS, "two_positions_in_a_loop", "phases_in_one_octave")
-)
-def test_the_truth_is_in_the_spread(name: str) -> None:
-    """In 19 of 20 runs at least, and in the middle of it on average."""
-    run = PROGRAMS[name](random.Random(0))
-    ops, ns = sum(gap.ops for gap in run), sum(gap.ops * gap.op_ns for gap in run)
-    ops_held = ns_held = 0
-    estimates = []
-    for seed in range(1, RUNS + 1):
-        found = estimate(observe(random.Random(seed), run)).eager
-        ops_held += abs(found.ops - ops) <= SPREAD * found.ops_error + 1e-9 * ops
-        ns_held += abs(found.ns - ns) <= SPREAD * found.ns_error + 1e-9 * ns
-        estimates.append(found.ops)
-    assert ops_held >= 0.95 * RUNS and ns_held >= 0.95 * RUNS
-    assert sum(estimates) / RUNS == pytest.approx(ops, rel=0.01)

@@ -209,7 +209,7 @@ def test_what_ran_before_the_native_part_came_is_set_apart(
         clock[0] = 1800
     clock[0] = 1850
     comes(made, lib, monkeypatch)
-    assert made._before == Before(unseen_ns=350, compile_ns=500)
+    assert made._early.before == Before(unseen_ns=350, compile_ns=500)
     assert lib.begun == [(1850, 500)]
     assert lib.opened == [module.MAIN_GAP] and not made._is_whole
 
@@ -227,10 +227,10 @@ def test_it_comes_during_the_main_threads_compilation(
     with made.compiling():
         clock[0] = 2000
         comes(made, lib, monkeypatch)
-        assert made._before == Before(unseen_ns=320, compile_ns=500)
+        assert made._early.before == Before(unseen_ns=320, compile_ns=500)
         assert lib.begun == [(1820, 500)] and lib.opened == []
         clock[0] = 2220
-    assert made._before == Before(unseen_ns=320, compile_ns=900)
+    assert made._early.before == Before(unseen_ns=320, compile_ns=900)
     assert lib.opened == [module.MAIN_GAP]
 
 
@@ -251,7 +251,7 @@ def test_another_threads_compilation_is_not_the_main_threads_gap(
     began.wait()
     clock[0] = 1400
     comes(made, lib, monkeypatch)
-    assert made._before == Before(unseen_ns=400) and lib.begun == [(1400, 0)]
+    assert made._early.before == Before(unseen_ns=400) and lib.begun == [(1400, 0)]
     may_end.set()
     thread.join()
     assert lib.opened == [module.NO_GAP]
@@ -273,7 +273,7 @@ def test_what_a_call_waited_for_the_native_part_is_not_the_programs(
     for each in waits:
         clock[0] = each[0]
         made.enter(1)
-    assert made._before == Before(unseen_ns=130, waited_ns=7600)
+    assert made._early.before == Before(unseen_ns=130, waited_ns=7600)
     assert lib.begun == [(8730, 0)] and lib.opened == [module.MAIN_GAP]
 
 
@@ -286,5 +286,5 @@ def test_it_was_late_but_not_later_than_the_program(
     comes(made, lib, monkeypatch)
     clock[0] = 6000
     made.begin()
-    assert made._is_whole and made._before == Before()
+    assert made._is_whole and made._early.before == Before()
     assert lib.begun[-1] == (6000, 0)

@@ -1,0 +1,30 @@
+"""Spreads hold: simulated runs of programs, each observed many times."""
+
+import random
+
+import pytest
+from simulated_runs import PROGRAMS, observe
+from speeds import full_but
+
+from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.spread import SPREAD
+
+RUNS = 200
+
+
+@pytest.mark.parametrize(
+    "name", full_but(PROGRAMS, "two_positions_in_a_loop", "phases_in_one_octave")
+)
+def test_the_truth_is_in_the_spread(name: str) -> None:
+    """In 19 of 20 runs at least, and in the middle of it on average."""
+    run = PROGRAMS[name](random.Random(0))
+    ops, ns = sum(gap.ops for gap in run), sum(gap.ops * gap.op_ns for gap in run)
+    ops_held = ns_held = 0
+    estimates = []
+    for seed in range(1, RUNS + 1):
+        found = estimate(observe(random.Random(seed), run)).eager
+        ops_held += abs(found.ops - ops) <= SPREAD * found.ops_error + 1e-9 * ops
+        ns_held += abs(found.ns - ns) <= SPREAD * found.ns_error + 1e-9 * ns
+        estimates.append(found.ops)
+    assert ops_held >= 0.95 * RUNS and ns_held >= 0.95 * RUNS
+    assert sum(estimates) / RUNS == pytest.approx(ops, rel=0.01)
