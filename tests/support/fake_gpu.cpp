@@ -21,7 +21,9 @@ std::map<void*, int32_t> device_of;  // by event
 thread_local int32_t current = 0;    // device
 int64_t made = 0, stream = 1;
 int capturing = 0, error = 0, mode = 0;
-constexpr int kInvalidHandle = 400, kNotReady = 600;
+// Of this thread, until it is asked for: what the program would be told next.
+thread_local int pending = 0;
+constexpr int kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700;
 
 int64_t now_ns() {
   timespec t;
@@ -87,9 +89,10 @@ int fake_record(void* event, void* on) {
   const Called called("record");
   // As CUDA has it of the default stream, which is the current device's.
   if (device_of[event] != current) {
-    return kInvalidHandle;
+    return pending = kInvalidHandle;
   }
   reached[event] = when_free(on);
+  pending = std::max(pending, error);
   return error;
 }
 
@@ -107,7 +110,9 @@ int fake_elapsed_ms(float* out, void* begin, void* end) {
 
 int fake_last_error() {
   const Called called("last_error");
-  return 0;
+  const int found = pending;
+  pending = found == kIllegalAddress ? found : 0;  // such an error stays
+  return found;
 }
 
 // What tests do with it.
@@ -118,7 +123,7 @@ void fake_reset() {
   reached.clear();
   calls.clear();
   device_of.clear();
-  made = 0;
+  made = pending = 0;
   stream = 1;
   capturing = error = mode = 0;
 }
@@ -151,6 +156,8 @@ int64_t fake_calls(const char* name) {
 }
 
 int32_t fake_current() { return current; }
+
+int fake_pending() { return pending; }
 
 int fake_capture_mode() {
   const std::lock_guard<std::mutex> lock(mutex);

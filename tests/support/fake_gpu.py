@@ -55,6 +55,11 @@ class FakeGpu:
         return int(self._lib.fake_calls(name.encode()))
 
     @property
+    def pending_error(self) -> int:
+        """What the program would be told next, on this thread; 0: nothing."""
+        return int(self._lib.fake_pending())
+
+    @property
     def current_device(self) -> int:
         """Of this thread."""
         return int(self._lib.fake_current())

@@ -197,8 +197,10 @@ class WithoutInterpreter {
   void* state_;
 };
 
-// With its mutex. The error is the program's, too, and it gets it with its own next call.
+// With its mutex. An error that lasts is the program's, too, and it gets it with its own next call;
+// one of this call alone is taken back.
 void gpu_failed(Gpu& g, int error) {
+  g.functions.last_error();
   g.error = error;
   g.active = false;
 }
@@ -311,11 +313,11 @@ bool poll(Gpu& g, GpuDevice& d, size_t most, bool all) {
       float ms = 0;
       const int result = g.functions.elapsed_ms(&ms, spell->base, mark.event);
       if (result != 0) {
-        g.functions.last_error();
         if (result != kNotReady) {
           gpu_failed(g, result);
           return false;
         }
+        g.functions.last_error();
         mark.missed_ns = now;
         is_blocked = true;
         break;

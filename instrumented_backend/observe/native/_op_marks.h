@@ -165,7 +165,7 @@ void keep_slice(Line& line, int64_t until) {
   line.seen_from = 0;
 }
 
-// The same, of a gap that a window has seen, or a part of it.
+// Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
                                     int64_t ns, int64_t now) {
   Edge& edge = *line.edge;

@@ -89,14 +89,21 @@ struct Output {
   }
 };
 
-void add_cells(Output<CellRow>& output, const Meter& m, int64_t kind, int part, const Mark* mark,
-               const Ops& seen) {
-  for (const uint32_t slot : seen.touched) {
-    const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
-    const CellSum& sum = seen.cells[slot];
-    output.add(
-        {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
-  }
+// `each` visits parts.
+template <typename Each>
+int64_t copy_cells(CellRow* out, int64_t capacity, Each each) {
+  Meter& m = meter();
+  std::lock_guard<Mutex> lock(m.mutex);
+  Output<CellRow> output{out, capacity};
+  each(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
+    for (const uint32_t slot : seen.touched) {
+      const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
+      const CellSum& sum = seen.cells[slot];
+      output.add(
+          {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
+    }
+  });
+  return output.size;
 }
 
 }  // namespace
@@ -170,24 +177,12 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
 }
 
 int64_t op_meter_cells(CellRow* out, int64_t capacity) {
-  Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
-  Output<CellRow> output{out, capacity};
-  each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
-    add_cells(output, m, kind, part, mark, seen);
-  });
-  return output.size;
+  return copy_cells(out, capacity, [](Meter& m, auto add) { each_part(m, add); });
 }
 
 // Of threads without marks alone, which are few.
 int64_t op_meter_loose_cells(CellRow* out, int64_t capacity) {
-  Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
-  Output<CellRow> output{out, capacity};
-  each_loose_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
-    add_cells(output, m, kind, part, mark, seen);
-  });
-  return output.size;
+  return copy_cells(out, capacity, [](Meter& m, auto add) { each_loose_part(m, add); });
 }
 
 int64_t op_meter_samples(SampleRow* out, int64_t capacity) {

@@ -70,14 +70,16 @@ class Early:
     def waiting(self, lock: threading.RLock, is_there: Callable[[], bool]) -> Iterator[None]:
         """The program waits for the native part here."""
         start_ns = time.monotonic_ns()
-        is_programs = _on_main() and self._compiles_from_ns is None
+        if not _on_main() or self._compiles_from_ns is not None:
+            yield
+            return
         with lock:
-            if is_programs and not is_there():
+            if not is_there():
                 self._waits_from_ns = start_ns
         try:
             yield
         finally:
             with lock:
-                if is_programs and not is_there():
+                if not is_there():
                     self._waited_ns += time.monotonic_ns() - start_ns
                 self._waits_from_ns = None

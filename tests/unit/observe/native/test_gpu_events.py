@@ -238,6 +238,18 @@ def test_each_call_leaves_the_capture_mode_as_it_was(op_meter: Any, gpu: FakeGpu
     assert gpu.capture_mode == 0
 
 
+@pytest.mark.parametrize(("error", "stays"), [(400, 0), (700, 700)])
+def test_an_error_of_our_own_call_is_not_the_programs(
+    op_meter: Any, gpu: FakeGpu, error: int, stays: int
+) -> None:
+    """One that lasts is, whoever meets it first."""
+    op_meter.op_meter_open(False)
+    gpu.be(error=error)
+    call(op_meter, KEY)
+    assert op_meter.op_meter_gpu_error() == error
+    assert gpu.pending_error == stays
+
+
 def test_an_error_of_cudas_ends_it(op_meter: Any, gpu: FakeGpu) -> None:
     """It is the program's own, which gets it with its next call."""
     op_meter.op_meter_open(False)
