@@ -60,7 +60,7 @@ MEANINGS = {
     type=click.IntRange(1),
     help="Of a row; warm takes 4 times as many, ends twice, endings half, memory a quarter.",
 )
-@click.option("--rounds", default=100, show_default=True, help="Rounds of 60 calls each.")
+@click.option("--rounds", default=150, show_default=True, help="Rounds of 300 calls each.")
 @click.option(
     "--scale",
     default=1.0,

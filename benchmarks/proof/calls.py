@@ -15,7 +15,10 @@ from proof.figures import Cost, cost_of
 
 # Functions of each backend. Two that do the same differ by some percent of a call, for where their
 # objects happen to lie: more of them tell more than more rounds.
-INSTANCES = 48
+INSTANCES = 16
+# Of one function at a time, as a loop calls it: some milliseconds, so that most blocks are over
+# before the machine does something else.
+CALLS = 300
 
 
 def tiny_call(device: str, rounds: int) -> list[Cost]:
@@ -77,9 +80,8 @@ def _compiled(backend: Any) -> Callable[[object], object]:
     return compiled
 
 
-def microseconds_a_call(function: Callable[[object], object], x: object, calls: int = 60) -> float:
-    """Of few calls, so that most blocks are over before the machine does something else."""
+def microseconds_a_call(function: Callable[[object], object], x: object) -> float:
     start = time.perf_counter()
-    for _ in range(calls):
+    for _ in range(CALLS):
         function(x)
-    return (time.perf_counter() - start) / calls * 1e6
+    return (time.perf_counter() - start) / CALLS * 1e6

@@ -28,7 +28,9 @@ def test_one_of_two_gpus_dies(run_program: RunProgram) -> None:
         communication="nccl",
     )
     assert done.returncode == 1
-    assert [report["run"]["rank"] for report in done.reports] == [0]
+    # Of rank 1 there may be what it had seen before.
+    ended = [report for report in done.reports if report["run"]["status"] != "running"]
+    assert [report["run"]["rank"] for report in ended] == [0]
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")

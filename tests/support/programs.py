@@ -55,6 +55,8 @@ def read_reports(folder: Path) -> list[dict[str, Any]]:
 
 # A process that has used CUDA cannot be forked.
 NO_GPU = {"CUDA_VISIBLE_DEVICES": ""}
+# With several, the Trainer of Hugging Face runs copies of the model that was not compiled.
+ONE_GPU = {"CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
 
 
 class Forker:

@@ -4,7 +4,7 @@ import importlib.util
 import sys
 
 import pytest
-from programs import NO_GPU, TOOL, Finished, RunProgram
+from programs import NO_GPU, ONE_GPU, TOOL, Finished, RunProgram
 
 RUN = (*TOOL, "run")
 
@@ -159,7 +159,7 @@ LIGHTNING = """
 
 
 def one_process(run_program: RunProgram, source: str, cpu: bool = True) -> Finished:
-    env: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", **(NO_GPU if cpu else {})}
+    env: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", **(NO_GPU if cpu else ONE_GPU)}
     text = (COUNTING + source).replace("{cpu}", str(cpu))
     done = run_program(text, command=(*RUN, "{script}"), env=env, timeout=600)
     (steps,) = counted(done).values()

@@ -203,7 +203,7 @@ class MarkCost {
   int64_t first_op = kUnknownOp;
   {
     std::lock_guard<Mutex> lock(meter().mutex);
-    const Line* line = line_of(t);
+    const Line* line = booked_line_of(t);
     if (line != nullptr && line->timed && line->watched && line->seen_from == line->gap_start) {
       first_op = line->first_op;
     }
@@ -224,7 +224,7 @@ void end_call(Thread& t, int64_t ns) {
   t.work.op_ns += cost;
   t.has_work = true;
   std::lock_guard<Mutex> lock(meter().mutex);
-  if (Line* line = line_of(t)) {
+  if (Line* line = booked_line_of(t)) {
     line->cost_ns += cost;
   }
 }
@@ -264,7 +264,7 @@ class TimedOp {
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
     t_.work.op_ns += cost;
     std::lock_guard<Mutex> lock(meter().mutex);
-    if (Line* line = line_of(t_)) {
+    if (Line* line = booked_line_of(t_)) {
       line->cost_ns += cost;
     }
   }
@@ -351,7 +351,7 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   ++t.work.samples;
   --t.quiet;
   std::lock_guard<Mutex> lock(m.mutex);
-  if (Line* owner = line_of(t)) {
+  if (Line* owner = booked_line_of(t)) {
     owner->cost_ns += took;
   }
   if (line >= 0 && *booking.pass == booking.was) {
@@ -410,7 +410,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   Meter& m = meter();
   {
     std::lock_guard<Mutex> lock(m.mutex);
-    Line* line = line_of(t);
+    Line* line = booked_line_of(t);
     if (line != nullptr && line->from == nullptr) {
       line = nullptr;  // it has no marks yet
     }

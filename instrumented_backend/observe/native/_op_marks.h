@@ -97,6 +97,13 @@ Position* position_after(Meter& m, Line& line, Mark* mark) {
                                                        : other_position_after(m, line, mark);
 }
 
+Region& region_of(Meter& m, int64_t key) {
+  if (size_t(key) >= m.regions.size()) {
+    m.regions.resize(key + 1);
+  }
+  return m.regions[key];
+}
+
 int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
 
 // Cells of that kind of gap whose line is not known ask for a sample of their next op there.
@@ -249,13 +256,65 @@ void begin_gap(Line& line, Mark* mark, int64_t now) {
   begin_gap_at(line, position_after(meter(), line, mark), now);
 }
 
+// A call of a graph has ended, after `ns`, and a gap begins.
+void book_call(Meter& m, Line& line, int64_t key, int64_t ns, int64_t now) {
+  Region& region = region_of(m, key);
+  region.calls += 1;
+  region.ns += ns;
+  region.longest_ns = std::max(region.longest_ns, ns);
+  line.spent.captured_ns += ns;
+  line.graph = key;
+  begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
+}
+
+// Books what its thread has noted, which comes before all else that is to be booked there.
+void book_notes(Line& line) {
+  Meter& m = meter();
+  Notes::Note note;
+  while (line.notes->take(note)) {
+    if (note.ns < 0) {
+      line.timed = false;
+      end_gap(line, note.key, note.at_ns);
+    } else {
+      book_call(m, line, note.key, note.ns, note.at_ns);
+    }
+  }
+}
+
+void book_all_notes(Meter& m) {
+  for (Line* line : m.lines) {
+    book_notes(*line);
+  }
+}
+
+// While it is there, the meter's mutex is held; all that was noted before is booked.
+class Booked {
+ public:
+  explicit Booked(Meter& m) : lock_(m.mutex) { book_all_notes(m); }
+
+ private:
+  const std::lock_guard<Mutex> lock_;
+};
+
+// As `line_of`, with the mutex: what was noted of it is booked.
+Line* booked_line_of(Thread& t) {
+  Line* line = line_of(t);
+  if (line != nullptr) {
+    book_notes(*line);
+  }
+  return line;
+}
+
 // The gap under way is not to be counted.
 void drop_gap(Line& line) {
   if (line.watched) {
     watching.fetch_sub(1, std::memory_order_relaxed);
   }
-  const Line fresh = {.main = line.main, .spent = line.spent};
-  line = fresh;
+  const bool main = line.main;
+  const Spent spent = line.spent;
+  line.start_over();
+  line.main = main;
+  line.spent = spent;
 }
 
 void close_window();
@@ -270,7 +329,7 @@ void close_ended_window() {
 
 Line* new_line(Meter& m, bool main) {
   if (m.unused.empty()) {
-    m.unused.push_back(new Line());
+    m.unused.push_back(new Line{.notes = new Notes()});
   }
   Line* line = m.unused.back();
   m.unused.pop_back();
@@ -283,13 +342,14 @@ Line* new_line(Meter& m, bool main) {
 void end_line(Line* line) {
   Meter& m = meter();
   std::lock_guard<Mutex> lock(m.mutex);
+  book_notes(*line);
   end_gap(*line, 0, now_ns());
   Line* expected = line;
   last_line.compare_exchange_strong(expected, line == m.main ? nullptr : m.main);
   m.others_before.captured_ns += line->spent.captured_ns;
   m.others_before.compile_ns += line->spent.compile_ns;
   m.lines.erase(std::remove(m.lines.begin(), m.lines.end(), line), m.lines.end());
-  *line = Line();
+  line->start_over();
   m.unused.push_back(line);
 }
 
@@ -298,6 +358,7 @@ struct Ending {
   bool is_due = false;
   ~Ending() {
     if (is_due && self.line != nullptr) {
+      self.notes = nullptr;
       end_line(std::exchange(self.line, nullptr));
     }
   }
@@ -306,16 +367,31 @@ thread_local Ending ending;
 
 // The line of a mark's thread, which begins with the first. With the meter's mutex.
 Line* line_for_mark(Thread& t) {
-  Line* line = line_of(t);
+  Line* line = booked_line_of(t);
   if (line == nullptr) {
     if (t.line == nullptr) {
-      t.line = new_line(meter(), false);
+      has_line(t, new_line(meter(), false));
       ending.is_due = true;
     }
     line = t.line;
   }
   last_line.store(line, std::memory_order_relaxed);
   return line;
+}
+
+// Is a mark of this thread noted, and nothing else done: no window is open, and nothing is left from
+// one.
+bool is_noted_only(const Thread& t) {
+  return t.notes != nullptr && open_now.load(std::memory_order_relaxed) == 0 && !t.silenced &&
+         !t.has_work && t.call.number == 0 && t.notes->has_room();
+}
+
+void note(Thread& t, const Notes::Note& note) {
+  t.inner = 0;
+  if (last_line.load(std::memory_order_relaxed) != t.line) {
+    last_line.store(t.line, std::memory_order_relaxed);
+  }
+  t.notes->add(note);
 }
 
 // An event that is a mark: its number, 1 and up; 0 for others.

@@ -26,7 +26,7 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
   Meter& m = meter();
   std::lock_guard<std::mutex> window_lock(window_mutex);
   {
-    std::lock_guard<Mutex> lock(m.mutex);
+    const Booked lock(m);
     if (m.main == nullptr) {
       m.main = new_line(m, true);
     }
@@ -106,6 +106,11 @@ void op_meter_enter(int64_t key) {
   if (t.regions++ > 0) {
     return;
   }
+  if (is_noted_only(t)) {
+    t.region_start = now_ns();
+    note(t, {t.region_start, -1, key});
+    return;
+  }
   listen_again(t);
   const uint64_t seen_by = open_now.load(std::memory_order_relaxed);
   const int64_t cost_ns = seen_by == 0 ? 0 : begin_call(t, key, seen_by);
@@ -133,6 +138,14 @@ void op_meter_leave(int64_t key) {
   if (t.regions == 0) {
     return;
   }
+  if (t.regions == 1 && t.op_depth == 0 && is_noted_only(t)) {
+    t.regions = 0;
+    const int64_t now = now_ns();
+    const int64_t ns = std::max<int64_t>(0, now - t.region_start);
+    t.region_in_op += ns;
+    note(t, {now, ns, key});
+    return;
+  }
   Meter& m = meter();
   if (--t.regions == 0 && t.op_depth == 0) {
     t.work.op_ns += t.silenced ? kSilenceCostNs : 0;
@@ -142,24 +155,14 @@ void op_meter_leave(int64_t key) {
   {
     const MarkCost cost(t);
     std::lock_guard<Mutex> lock(m.mutex);
-    if (size_t(key) >= m.regions.size()) {
-      m.regions.resize(key + 1);
-    }
-    Region& region = m.regions[key];
     if (t.regions > 0) {
-      region.nested += 1;
+      region_of(m, key).nested += 1;
       return;
     }
     const int64_t now = now_ns();
     ns = now - t.region_start;
     t.region_in_op += ns;
-    region.calls += 1;
-    region.ns += ns;
-    region.longest_ns = std::max(region.longest_ns, ns);
-    Line& line = *line_for_mark(t);
-    line.spent.captured_ns += ns;
-    line.graph = key;
-    begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
+    book_call(m, *line_for_mark(t), key, ns, now);
   }
   if (t.call.number != 0) {
     end_call(t, ns);
@@ -179,7 +182,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     listen_again(t);
     t.quiet_start = since_ns > 0 ? since_ns : now_ns();
     std::lock_guard<Mutex> lock(m.mutex);
-    Line* line = t.quiet_line = compiles ? line_for_mark(t) : line_of(t);
+    Line* line = t.quiet_line = compiles ? line_for_mark(t) : booked_line_of(t);
     if (line != nullptr && line->quiet++ == 0) {
       line->quiet_since = t.quiet_start;
       line->quiet_compiles = compiles;
@@ -195,6 +198,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     std::lock_guard<Mutex> lock(m.mutex);
     Line* line = t.quiet_line;
     if (line != nullptr && line->quiet > 0) {
+      book_notes(*line);
       settle_quiet(*line, now);
       --line->quiet;
     }
@@ -202,7 +206,10 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
 }
 
 // A collection of the whole heap is over.
-void op_meter_collected(int64_t ns) { collected_ns += ns; }
+void op_meter_collected(int64_t ns) {
+  const Booked lock(meter());
+  collected_ns += ns;
+}
 
 // `each`: every op, instead of fewer and fewer; a null sampler takes none.
 void op_meter_sample(int64_t (*sampler)(const char*), int32_t each) {
@@ -214,7 +221,7 @@ void op_meter_sample(int64_t (*sampler)(const char*), int32_t each) {
 
 void op_meter_work(Work* out) {
   flush_work(self);
-  std::lock_guard<Mutex> lock(meter().mutex);
+  const Booked lock(meter());
   std::lock_guard<std::mutex> work_lock(work_mutex);
   *out = work;
   if (open_now) {
@@ -228,7 +235,7 @@ void op_meter_work(Work* out) {
 // Forgets all, but for the numbers of events. Gaps that are under way begin now.
 void op_meter_clear() {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   m.index.clear();
   m.cells.clear();
   for (Position& position : m.positions) {
@@ -255,11 +262,13 @@ void op_meter_clear() {
     if (line->watched) {
       watching.fetch_sub(1);
     }
-    const Line was = std::exchange(*line, Line());
+    const uint32_t quiet = line->quiet;
+    const bool quiet_compiles = line->quiet_compiles;
+    line->start_over();
     line->main = main;
-    line->quiet = was.quiet;
+    line->quiet = quiet;
     line->quiet_since = now;
-    line->quiet_compiles = was.quiet_compiles;
+    line->quiet_compiles = quiet_compiles;
     if (in_gap) {
       begin_gap(*line, mark_of(m, 0, 0, false), now);
     }

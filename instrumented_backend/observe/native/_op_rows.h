@@ -93,7 +93,7 @@ struct Output {
 template <typename Each>
 int64_t copy_cells(CellRow* out, int64_t capacity, Each each) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   Output<CellRow> output{out, capacity};
   each(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const uint32_t slot : seen.touched) {
@@ -130,7 +130,7 @@ int64_t op_meter_size(const char* name) {
 // read next to be whole.
 void op_meter_settle(int64_t longer_than_ns) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   const int64_t now = now_ns();
   for (Line* line : m.lines) {
     settle_quiet(*line, now);
@@ -145,7 +145,7 @@ void op_meter_settle(int64_t longer_than_ns) {
 // Copy out at most `capacity` records; return how many there are.
 int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   Output<MarkRow> output{out, capacity};
   for (const Mark& mark : m.marks) {
     output.add({mark.number, mark.graph, mark.event, mark.in_data});
@@ -155,7 +155,7 @@ int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
 
 int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
     KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population,
@@ -187,7 +187,7 @@ int64_t op_meter_loose_cells(CellRow* out, int64_t capacity) {
 
 int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   Output<SampleRow> output{out, capacity};
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const auto& [place, sums] : seen.samples) {
@@ -201,14 +201,14 @@ int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
 // By direction.
 int64_t op_meter_regions(Region* out, int64_t capacity) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   std::copy_n(m.regions.begin(), std::min<int64_t>(m.regions.size(), capacity), out);
   return m.regions.size();
 }
 
 void op_meter_times(TimeRow* out) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   Spent mine, others = m.others_before;
   for (const Line* line : m.lines) {
     Spent& sum = line->main ? mine : others;
@@ -280,7 +280,7 @@ int64_t op_meter_gpu_ops(GpuOpRow* out, int64_t capacity) {
 // The name of an event by its number; nullptr for one that there is none of.
 const char* op_meter_event(int64_t number) {
   Meter& m = meter();
-  std::lock_guard<Mutex> lock(m.mutex);
+  const Booked lock(m);
   return number >= 0 && size_t(number) < m.events.size() ? m.events[number] : nullptr;
 }
 

@@ -334,9 +334,47 @@ struct Spent {
   int64_t captured_ns = 0, compile_ns = 0;
 };
 
+// Marks that a thread has seen while no window was open, to be booked later: one by one, each would
+// find out of the cache what booking needs, which takes longer than to book it.
+class Notes {
+ public:
+  struct Note {
+    int64_t at_ns;
+    int64_t ns;  // of the call that ended; negative: one begins
+    int64_t key;
+  };
+
+  bool has_room() const {
+    return written_.load(std::memory_order_relaxed) - booked_.load(std::memory_order_acquire) <
+           kMost;
+  }
+  // By the thread alone whose line it is of.
+  void add(const Note& note) {
+    const uint32_t at = written_.load(std::memory_order_relaxed);
+    notes_[at % kMost] = note;
+    written_.store(at + 1, std::memory_order_release);
+  }
+  // With the meter's mutex. False where there is no more.
+  bool take(Note& note) {
+    const uint32_t at = booked_.load(std::memory_order_relaxed);
+    if (at == written_.load(std::memory_order_acquire)) {
+      return false;
+    }
+    note = notes_[at % kMost];
+    booked_.store(at + 1, std::memory_order_release);
+    return true;
+  }
+
+ private:
+  static constexpr uint32_t kMost = 128;
+  std::atomic<uint32_t> written_{0}, booked_{0};
+  std::array<Note, kMost> notes_;
+};
+
 // What one thread runs, from mark to mark. Threads of the autograd engine work for the thread that
 // waits for them, and write into its line.
 struct alignas(kCacheLine) Line {
+  Notes* notes = nullptr;
   Position* from = nullptr;
   Position* position = nullptr;  // of its last mark
   Edge* edge = nullptr;          // of its last gap
@@ -363,6 +401,9 @@ struct alignas(kCacheLine) Line {
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
   Ops tail;                        // of a watched one: the rest
+
+  // What it was is forgotten, but for its notes.
+  void start_over() { *this = Line{.notes = notes}; }
 };
 
 struct alignas(kCacheLine) Meter {
@@ -510,7 +551,8 @@ struct alignas(kCacheLine) Thread {
   bool has_work = false;  // that is not yet in the sum of all threads
   int8_t engine = -1;     // is it a thread of the autograd engine; -1: not known yet
   int8_t main = -1;       // is it the main thread; -1: not known yet
-  Line* line = nullptr;
+  Line* line = nullptr;    // its own
+  Notes* notes = nullptr;  // that one's
   int64_t region_start = 0;
   int64_t region_in_op = 0;     // time of regions inside the op under way
   Span call = {}, op = {};      // that the GPU times
@@ -564,13 +606,18 @@ bool is_main(Thread& t) {
   return t.main != 0;
 }
 
+void has_line(Thread& t, Line* line) {
+  t.line = line;
+  t.notes = line->notes;
+}
+
 // Whose time this thread's is; nullptr where it has had no mark.
 Line* line_of(Thread& t) {
   if (is_engine(t)) {
     return last_line.load(std::memory_order_relaxed);
   }
-  if (t.line == nullptr && is_main(t)) {
-    t.line = meter().main;
+  if (t.line == nullptr && meter().main != nullptr && is_main(t)) {
+    has_line(t, meter().main);
   }
   return t.line;
 }

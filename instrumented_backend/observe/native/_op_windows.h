@@ -21,7 +21,7 @@ void open_window(Set set, int64_t until, Whole whole) {
       at::RecordFunctionCallback(on_start, on_end).scopes({at::RecordScope::FUNCTION}));
   Meter& m = meter();
   {
-    std::lock_guard<Mutex> lock(m.mutex);
+    const Booked lock(m);
     ++window;
     window_set = set;
     opened_ns = now_ns();
@@ -53,7 +53,7 @@ void close_window() {
   handle = at::INVALID_CALLBACK_HANDLE;
   Meter& m = meter();
   {
-    std::lock_guard<Mutex> lock(m.mutex);
+    const Booked lock(m);
     open_now = 0;
     const int64_t now = now_ns();
     const int64_t end = std::min(now, head_end.load());

@@ -1,6 +1,7 @@
 """Threads, forks and all at once: whose gaps and ops they are."""
 
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -26,6 +27,74 @@ from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.observed import Copied
 
 X = torch.ones(2)
+
+
+# --- Marks that are noted, and booked later -----------------------------------------------------
+
+
+def test_what_was_noted_comes_before_what_a_window_sees(op_meter: Any) -> None:
+    call(op_meter, 1)
+    call(op_meter, 2)
+    op_meter.op_meter_open(False)
+    torch.sin(X)
+    call(op_meter, 1)
+    torch.cos(X)
+    call(op_meter, 2)
+    op_meter.op_meter_close()
+    call(op_meter, 1)
+    found = seen(op_meter)
+    assert gaps(found) == {((0,), 1): 1, ((1,), 2): 2, ((2,), 1): 2, ((1,), 0): 1}
+    assert (found.regions[1].calls, found.regions[2].calls) == (3, 2)
+    assert whole_after(found, 1) == (1, 1)  # not the one that had begun before the window
+
+
+def test_more_is_noted_than_there_is_room_for(op_meter: Any) -> None:
+    for _ in range(1000):
+        call(op_meter, 1)
+    call(op_meter, 2)
+    found = seen(op_meter)
+    assert gaps(found) == {((0,), 1): 1, ((1,), 1): 999, ((1,), 2): 1, ((2,), 0): 1}
+    assert found.regions[1].ns + found.regions[2].ns == found.times.main_captured_ns
+
+
+def test_a_compilation_in_a_gap_that_was_noted(op_meter: Any) -> None:
+    call(op_meter, 1)
+    op_meter.op_meter_quiet(1, True, 0)
+    time.sleep(0.02)
+    op_meter.op_meter_quiet(-1, True, 0)
+    call(op_meter, 1)
+    (kind,) = kinds_after(found := seen(op_meter), 1, 1)
+    assert kind.ns[0] < 0.02e9 <= found.times.main_compile_ns
+
+
+def test_threads_note_while_others_read_and_windows_come_and_go(op_meter: Any) -> None:
+    each, threads = 20_000, 3
+    ended = threading.Event()
+
+    def other(key: int) -> None:
+        for _ in range(each):
+            op_meter.op_meter_enter(key)
+            op_meter.op_meter_leave(key)
+
+    def read() -> None:
+        while not ended.is_set():
+            seen(op_meter)
+            op_meter.op_meter_open(False)
+            op_meter.op_meter_close()
+
+    reader = threading.Thread(target=read)
+    others = [threading.Thread(target=other, args=(5 + number,)) for number in range(threads)]
+    for thread in (reader, *others):
+        thread.start()
+    for thread in others:
+        thread.join()
+    ended.set()
+    reader.join()
+    found = seen(op_meter)
+    assert {found.regions[5 + number].calls for number in range(threads)} == {each}
+    for key in range(5, 5 + threads):
+        assert sum(kind.n[1] for kind in kinds_after(found, key, key)) == each - 1
+    assert found.times.other_captured_ns == sum(row.ns for row in found.regions.values())
 
 
 # --- Threads ------------------------------------------------------------------------------------
