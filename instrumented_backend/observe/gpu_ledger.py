@@ -10,6 +10,7 @@ from instrumented_backend.observe.ops.scaling import LONG
 from instrumented_backend.records import (
     GPU_BOUND,
     LAUNCH_BOUND,
+    STREAM_BOUND,
     GpuRow,
     GpuSection,
     GraphRecord,
@@ -17,7 +18,10 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.torch_compat import machine
 
-BEHIND = 0.5  # of the time: then the GPU is the limit
+BEHIND = 0.5  # of the time: then the host is not the limit
+# What its work takes a GPU that is behind, to the host's time for asking: with less it would catch
+# up, if it did not wait for something else.
+WORKING = 0.8
 WAITING = 0.1  # of a long gap's time in ops: with less the program waits for something else
 
 
@@ -75,15 +79,20 @@ def waiting_ns(observed: Observed, late_ns: float) -> float:
     return total
 
 
+def _verdict(gpu: GpuEstimate) -> str | None:
+    if gpu.behind_share is None:
+        return None
+    if gpu.behind_share <= BEHIND:
+        return LAUNCH_BOUND
+    is_working = gpu.work_share is None or gpu.work_share >= WORKING
+    return GPU_BOUND if is_working else STREAM_BOUND
+
+
 def _row(gpu: GpuEstimate, timeline_ns: float, waited_ns: float) -> GpuRow:
     captured_ns = min(timeline_ns, gpu.captured_ns)
     left_ns = timeline_ns - captured_ns
-    is_behind = gpu.behind_share is not None and gpu.behind_share > BEHIND
     waited_ns = min(left_ns, waited_ns)
     idle_ns = waited_ns + gpu.idle_share * (left_ns - waited_ns)
-    verdict = None
-    if gpu.behind_share is not None:
-        verdict = GPU_BOUND if is_behind else LAUNCH_BOUND
     return GpuRow(
         device=gpu.device,
         name=machine.gpu_name(gpu.device),
@@ -95,7 +104,7 @@ def _row(gpu: GpuEstimate, timeline_ns: float, waited_ns: float) -> GpuRow:
         idle_pct=100 * idle_ns / timeline_ns,
         spread_pct=100 * min(1.0, gpu.spread_ns / timeline_ns),
         behind_pct=None if gpu.behind_share is None else 100 * gpu.behind_share,
-        verdict=verdict,
+        verdict=_verdict(gpu),
         observed_pct=100 * min(1.0, gpu.calls_seen / gpu.calls) if gpu.calls else 0.0,
         status="exact" if gpu.calls_seen >= gpu.calls else "sampled",
     )

@@ -26,7 +26,13 @@ from instrumented_backend.records.compilation import (
 )
 from instrumented_backend.records.compiled import CompiledRecord
 from instrumented_backend.records.gaps import GapLineRecord, GapRecord
-from instrumented_backend.records.gpu import GPU_BOUND, LAUNCH_BOUND, GpuRow, GpuSection
+from instrumented_backend.records.gpu import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
+    STREAM_BOUND,
+    GpuRow,
+    GpuSection,
+)
 from instrumented_backend.records.graphs import CodeRecord, GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerRow, LedgerSection
 from instrumented_backend.records.lines import FileRecord, LineRecord
@@ -48,6 +54,7 @@ __all__ = [
     "GPU_BOUND",
     "LAUNCH_BOUND",
     "SCHEMA_VERSION",
+    "STREAM_BOUND",
     "Autotuning",
     "BreakRecord",
     "CacheLookups",

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 LAUNCH_BOUND, GPU_BOUND = "launch-bound", "GPU-bound"
+STREAM_BOUND = "waits for other streams"
 
 
 @dataclass
@@ -15,7 +16,9 @@ class GpuRow:
     and between eager ops is not told apart.
 
     ``verdict`` is "launch-bound" where the GPU waits for the host, "GPU-bound" where it is behind
-    the host for more than half of the time (``behind_pct``), None where nothing tells.
+    the host for more than half of the time (``behind_pct``), None where nothing tells. Where it is
+    behind although what it is asked for takes it less time than the asking, it "waits for other
+    streams": for copies, or for collectives that other ranks are late for.
     """
 
     device: int

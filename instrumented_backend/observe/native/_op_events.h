@@ -191,8 +191,11 @@ class MarkCost {
 
 // A call begins that a window sees. What recording that has cost.
 [[gnu::noinline]] int64_t begin_call(Thread& t, int64_t key, uint64_t seen_by) {
-  if (!gpu().active.load(std::memory_order_relaxed) ||
-      (has_many_spans(t, seen_by) && next_random(t) % kCallEvery != 0)) {
+  if (!gpu().active.load(std::memory_order_relaxed)) {
+    return 0;
+  }
+  const uint32_t every = has_many_spans(t, seen_by) ? kCallEvery : 1;
+  if (every > 1 && next_random(t) % every != 0) {
     return 0;
   }
   const int64_t start = now_ns();
@@ -208,7 +211,7 @@ class MarkCost {
       first_op = line->first_op;
     }
   }
-  t.call = begin_span(device, key, seen_by, first_op);
+  t.call = begin_span(device, key, seen_by, first_op, every);
   t.call_quiet = t.quiet_ns;
   const int64_t cost = record_cost(start);
   t.work.op_ns += cost;
@@ -242,7 +245,7 @@ void begin_op(Thread& t) {
   const int64_t start = now_ns();
   const int32_t device = op_device();
   if (device >= 0) {
-    t.op = begin_span(device, 0, seen_by, kUnknownOp);
+    t.op = begin_span(device, 0, seen_by, kUnknownOp, every);
     t.op_gpu_ns = record_cost(start);
   }
 }

@@ -58,6 +58,7 @@ struct GpuMark {
   uint64_t span = 0;
   int64_t key = 0;
   bool begins = false;
+  uint32_t stands_for = 1;     // of a begin: so many calls or ops
   int64_t first_op_ns = 0;     // of a call's begin: of the gap before, the host's time
   int64_t own_ns = 0;          // of an end: the host's time in the span
   int64_t apart_ns = 0;        // of an end: compilations in the span, which are none of its time
@@ -90,6 +91,10 @@ struct GpuTimeRow {
   double idle_ns[kSets] = {};      // of it, before the host's first op
   double ends[kSets] = {};         // of calls
   double late_ns[kSets] = {};      // in all, how far the GPU was behind the host at these
+  // Of all calls and ops that the GPU was behind at, from their begin to their end: what they took
+  // it, and the host.
+  double work_ns[kSets] = {};
+  double asking_ns[kSets] = {};
 };
 
 struct GpuCallRow {
@@ -274,6 +279,11 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
                                 ? double(mark.apart_ns)
                                 : double(mark.host_ns - begin.host_ns - mark.own_ns);
     const double ns = std::max(0.0, mark.gpu_ns - begin.gpu_ns - apart_ns);
+    if (begin.lag_ns > kBehindNs && mark.lag_ns > kBehindNs &&
+        (mark.key != 0 || mark.name != nullptr)) {
+      d.times.work_ns[set] += begin.stands_for * ns;
+      d.times.asking_ns[set] += begin.stands_for * host_ns;
+    }
     if (mark.key != 0) {
       d.times.ends[set] += 1;
       d.times.late_ns[set] += std::max(0.0, mark.lag_ns);
@@ -398,11 +408,12 @@ bool record_mark(GpuMark& mark, int32_t device) {
 }
 
 // A call or an op begins, in a window. Without a key it is an op.
-Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_ns) {
+Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_ns,
+                uint32_t stands_for) {
   Gpu& g = gpu();
   const Relaxed relaxed;
   const OnDevice on(device);
-  GpuMark mark{.key = key, .begins = true, .first_op_ns = first_op_ns};
+  GpuMark mark{.key = key, .begins = true, .stands_for = stands_for, .first_op_ns = first_op_ns};
   if (!on || !record_mark(mark, device)) {
     return {};
   }

@@ -379,8 +379,8 @@ Line* line_for_mark(Thread& t) {
   return line;
 }
 
-// Is a mark of this thread noted, and nothing else done: no window is open, and nothing is left from
-// one.
+// Is a mark of this thread noted, and nothing else done: no window is open, and nothing is left
+// from one.
 bool is_noted_only(const Thread& t) {
   return t.notes != nullptr && open_now.load(std::memory_order_relaxed) == 0 && !t.silenced &&
          !t.has_work && t.call.number == 0 && t.notes->has_room();

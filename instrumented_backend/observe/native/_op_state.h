@@ -548,9 +548,9 @@ struct alignas(kCacheLine) Thread {
   uint32_t inner = 0;     // events inside the op or region under way
   uint32_t op_depth = 0;  // the depth of the op under way; 0: none
   bool silenced = false;
-  bool has_work = false;  // that is not yet in the sum of all threads
-  int8_t engine = -1;     // is it a thread of the autograd engine; -1: not known yet
-  int8_t main = -1;       // is it the main thread; -1: not known yet
+  bool has_work = false;   // that is not yet in the sum of all threads
+  int8_t engine = -1;      // is it a thread of the autograd engine; -1: not known yet
+  int8_t main = -1;        // is it the main thread; -1: not known yet
   Line* line = nullptr;    // its own
   Notes* notes = nullptr;  // that one's
   int64_t region_start = 0;

@@ -157,7 +157,8 @@ class GpuTimeRow(ctypes.Structure):
     ``captured_ns`` is of all calls, ``union_ns`` counts those at once on several streams once.
     ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host; ``gap_ns``
     between calls, ``idle_ns`` of it before the host's first op. At the ``ends`` of calls the GPU
-    was ``late_ns`` behind the host, in all.
+    was ``late_ns`` behind the host, in all. Calls and ops at whose begin and end it was behind took
+    it ``work_ns``, and the host ``asking_ns``.
     """
 
     _fields_: ClassVar = [
@@ -165,7 +166,7 @@ class GpuTimeRow(ctypes.Structure):
         *_fields(
             ctypes.c_double * _SETS,
             *("captured_ns", "union_ns", "seen_ns", "behind_ns", "gap_ns", "idle_ns"),
-            *("ends", "late_ns"),
+            *("ends", "late_ns", "work_ns", "asking_ns"),
         ),
     ]
 

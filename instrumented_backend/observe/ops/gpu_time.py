@@ -24,6 +24,8 @@ class GpuEstimate:
     error_ns: float  # one standard error
     idle_share: float  # of the time between calls, before the host's first op
     behind_share: float | None  # of the time, the GPU was behind the host
+    # What it took, while behind, for what the host asked for: in parts of the time of the asking.
+    work_share: float | None
     late_ns: float  # how far on average, when a call ended on the host
     calls: int
     calls_seen: float
@@ -98,6 +100,7 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
                 error_ns=overlap * sum(math.sqrt(part.variance) for part in known.values()),
                 idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,
                 behind_share=_share(times.behind_ns, times.seen_ns, chosen),
+                work_share=_share(times.work_ns, times.asking_ns, chosen, math.inf),
                 late_ns=_share(times.late_ns, times.ends, chosen, math.inf) or 0.0,
                 calls=sum(regions[row.key].calls for row in rows),
                 calls_seen=sum(part.seen for part in known.values()),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from instrumented_backend.records import (
     GPU_BOUND,
     LAUNCH_BOUND,
+    STREAM_BOUND,
     BreakRecord,
     GraphRecord,
     KernelRecord,
@@ -386,6 +387,8 @@ def _gpu_verdict(report: Report) -> str:
         return " The GPU waits for the host: launch-bound."
     if verdicts == {GPU_BOUND}:
         return " The host waits for the GPU: GPU-bound."
+    if verdicts == {STREAM_BOUND}:
+        return " The GPU waits for copies or collectives on other streams."
     return ""
 
 

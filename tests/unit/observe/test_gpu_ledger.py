@@ -15,7 +15,7 @@ from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 from instrumented_backend.observe.ops.scaling import LONG
-from instrumented_backend.records import GPU_BOUND, LAUNCH_BOUND, GraphRecord, notes
+from instrumented_backend.records import GPU_BOUND, LAUNCH_BOUND, STREAM_BOUND, GraphRecord, notes
 
 S = 10**9
 FORWARD = region_key(0, False)
@@ -88,6 +88,18 @@ def test_a_gpu_that_is_behind_works_while_the_host_waits() -> None:
     found = observed(seen(1.0, 0.9, late_s=0.5), gap(0.4))
     (gpu,) = gpu_ledger(found, Estimate(False), []).gpus
     assert gpu.idle_s == 0
+
+
+def test_a_gpu_that_waits_for_other_streams_is_behind_too() -> None:
+    """Its kernels take a tenth of the time of their launches, and wait for those of others."""
+    made = seen(0.01, 0.9)
+    times = made.times[0]
+    times.work_ns[1], times.asking_ns[1] = 1 * S, 10 * S
+    (gpu,) = gpu_ledger(observed(made), Estimate(False), []).gpus
+    assert (gpu.verdict, gpu.behind_pct) == (STREAM_BOUND, pytest.approx(90))
+    times.work_ns[1] = 10 * S
+    (gpu,) = gpu_ledger(observed(made), Estimate(False), []).gpus
+    assert gpu.verdict == GPU_BOUND
 
 
 def test_what_waits() -> None:

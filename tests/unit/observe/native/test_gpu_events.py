@@ -77,6 +77,24 @@ def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
     assert times.behind_ns[CERTAIN] / times.seen_ns[CERTAIN] > 0.9
 
 
+def test_work_while_it_is_behind(op_meter: Any, gpu: FakeGpu) -> None:
+    """What the host takes to ask for it, and the GPU to do it; an op that waits is no asking."""
+
+    def launch(ms: float) -> None:
+        time.sleep(0.004)
+        gpu.work(ms)
+
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY, lambda: launch(1))  # it is not behind
+    gpu.work(BEHIND_MS)
+    for ms in (1.0, 2.0):
+        call(op_meter, KEY, lambda ms=ms: launch(ms))
+    call(op_meter, KEY, gpu.synchronize)
+    (times,) = seen(op_meter).times
+    assert times.work_ns[CERTAIN] / 1e6 == pytest.approx(3, abs=0.01)
+    assert 8e6 <= times.asking_ns[CERTAIN] < BEHIND_MS * 1e6 / 2
+
+
 def test_a_gpu_that_waits_for_the_host(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
     for _ in range(4):
