@@ -274,10 +274,10 @@ def _cells(record: SummarySection | KernelRecord) -> TableRow:
 
 
 def _cell(value: object) -> Cell:
-    if isinstance(value, list | dict):
-        return _flat(value)
-    assert value is None or isinstance(value, str | int | float)
-    return value
+    if value is None or isinstance(value, str | int | float):
+        return value
+    assert isinstance(value, list | dict)
+    return _flat(value)
 
 
 def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:

@@ -260,15 +260,16 @@ def render_rows(table: Table, rows: Sequence[TableRow], width: int, max_rows: in
     """The rows under the table's title; nothing where there are none."""
     if not rows:
         return ""
+    first = rows[:max_rows]
     shown = [
         {key: cell_text(table, row, key) for key in row if key not in table.only_in_files}
-        for row in rows[:max_rows]
+        for row in first
     ]
     names = shown_columns(shown)
     columns = []
     for name in names:
         cells = [row.get(name, "") for row in shown]
-        are_figures = all(is_figure(row.get(name)) for row in rows[:max_rows])
+        are_figures = all(is_figure(row.get(name)) for row in first)
         columns.append(Column(name, header_text(table, name), cells, are_figures))
     text = draw(columns, width, table.least)
     more = f"\n... {len(rows) - max_rows} more rows in the report" if len(rows) > max_rows else ""

@@ -72,10 +72,10 @@ def compiled_records(
     for graph in graphs:
         if graph.compiled in made:
             made[graph.compiled].append(graph)
-    # Dynamo keeps what it compiled with the code: the one's calls may run the other's graphs.
-    families: dict[int, list[Compiled]] = {}
+    members: dict[int, list[Compiled]] = {}
     for one in known:
-        families.setdefault(_family(one), []).append(one)
+        members.setdefault(_code_of(one), []).append(one)
+    families = {code: _Family(ones, made) for code, ones in members.items()}
     time_us = sum(graph.time_us or 0.0 for graph in graphs)
     records = []
     for one in known:
@@ -89,7 +89,7 @@ def compiled_records(
             record.reason, record.reason_code = f"{torch_compiled.SWITCH}=1", notes.SWITCHED_OFF
             records.append(record)
             continue
-        served = _served(one, calls, families[_family(one)], made, record)
+        served = _served(one, calls, families[_code_of(one)], record)
         _decide(record, one, calls, served)
         if captured_ops:
             record.pct_ops = 100 * (record.captured_ops or 0) / captured_ops
@@ -122,7 +122,7 @@ def _is_off(record: CompiledRecord) -> bool:
     return record.calls is None and record.reason_code == notes.SWITCHED_OFF
 
 
-def _family(one: Compiled) -> int:
+def _code_of(one: Compiled) -> int:
     """A number that all with the same code share; one of its own where the code is not known."""
     return -1 - one.number if one.target.code_id is None else one.target.code_id
 
@@ -158,31 +158,39 @@ def _ops(graphs: Iterable[GraphRecord]) -> int:
     )
 
 
-def _served(
-    one: Compiled,
-    calls: int,
-    family: list[Compiled],
-    made: dict[int, list[GraphRecord]],
-    record: CompiledRecord,
-) -> bool:
+class _Family:
+    """All that were made of the same code: there Dynamo keeps what it compiled.
+
+    The one's calls may run the other's graphs.
+    """
+
+    def __init__(self, members: list[Compiled], made: dict[int, list[GraphRecord]]) -> None:
+        makers = [one for one in members if _forward_calls(made[one.number])]
+        self.size = len(members)
+        self.calls = sum(one.calls - one.raised for one in members)
+        self.makers = {one.number for one in makers}
+        self.makers_calls = sum(one.calls for one in makers)
+        self.graphs = [graph for one in makers for graph in made[one.number]]
+        self.graph_calls = _forward_calls(self.graphs)
+        self.runs_one_a_call = all(_runs_one_graph_a_call(one, made[one.number]) for one in makers)
+
+
+def _served(one: Compiled, calls: int, family: _Family, record: CompiledRecord) -> bool:
     """Did its calls run graphs: its own, or those of another ``torch.compile`` of the same code?
 
     Fills in ``shared_graphs`` and ``eager_calls``.
     """
     forced = sum(count for stance, count in one.stances.items() if stance in _FORCED)
-    makers = [other for other in family if _forward_calls(made[other.number])]
-    if one in makers:
-        if all(_runs_one_graph_a_call(maker, made[maker.number]) for maker in makers):
-            in_all = sum(other.calls - other.raised for other in family)
-            eager = max(0, in_all - sum(_forward_calls(made[maker.number]) for maker in makers))
-            is_known = len(family) == 1 and torch_compiled.FAILING_STANCE not in one.stances
+    if one.number in family.makers:
+        if family.runs_one_a_call:
+            eager = max(0, family.calls - family.graph_calls)
+            is_known = family.size == 1 and torch_compiled.FAILING_STANCE not in one.stances
             record.eager_calls = eager if is_known or not eager else None
         return True
-    others = [graph for other in makers for graph in made[other.number]]
     # Calls of their graphs that cannot have been in calls of their own.
-    spare = _forward_calls(others) - sum(other.calls for other in makers)
+    spare = family.graph_calls - family.makers_calls
     if calls > forced and spare >= calls - forced:
-        record.shared_graphs = [graph.graph for graph in others if graph.graph is not None]
+        record.shared_graphs = [g.graph for g in family.graphs if g.graph is not None]
         record.eager_calls = forced
         return True
     record.eager_calls = max(0, calls - _raised(one))
