@@ -3,9 +3,11 @@
 //
 // Marks are points of a thread's run that cost next to nothing to see: a region begins or ends, an
 // optimizer steps, a DataLoader is asked for data. What runs from one mark to the next is a gap.
-// All marks are seen, so that the number and the time of the gaps of each kind (from which mark to
-// which, after which others, how long) are exact. What ops are in a gap is seen in windows only, by
-// a global RecordFunction callback that is there as long as a window is open.
+// While no window is open a thread notes the marks of its regions, and what they mean is booked
+// later, for many at once. All marks are seen, so that the number and the time of the gaps of each
+// kind (from which mark to which, after which others, how long) are exact. What ops are in a gap is
+// seen in windows only, by a global RecordFunction callback that is there as long as a window is
+// open.
 //
 // A window watches a gap whole if it began before the window's end, however long it goes on, and
 // so sees each gap with the same chance. A gap that was under way when the window opened is no use

@@ -1,7 +1,7 @@
 """The op meter: where a program's time goes, and which ops it runs outside compiled regions.
 
 The native part (`_op_meter.cpp`) sees each call of a graph and what else marks a program's course,
-at a cost that cannot be measured. Which ops run in between it sees in windows only: its callback
+for a fraction of a microsecond each. Which ops run in between it sees in windows only: its callback
 costs a few percent while it is there and nothing when it is gone. ``INSTRUMENTED_OPS=auto`` has a
 window at the start and after compilations, until the program's loop has come round, and then
 windows that chance places all over the run (`windows.py`), for a share of the time that costs no
