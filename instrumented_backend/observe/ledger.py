@@ -1,6 +1,5 @@
 """The ledger: where the wall time of the process went, in rows that add up to it."""
 
-import logging
 import os
 import time
 
@@ -9,35 +8,11 @@ from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.spread import SPREAD
 from instrumented_backend.records import LedgerRow, LedgerSection, notes
 
-_SHELL_S = 1.0  # less is Python's own start
 _STARTED_FIELD = 19  # of /proc/self/stat, after the command's name: start time in clock ticks
 
 
-def program_age_s() -> float | None:
-    """How long the program has been running; None where /proc doesn't say how old the process is.
-
-    A shell's last command may be in the shell's own process, which is older (``exec``): what passed
-    before `logging` was loaded, as torch does at once, counts if the process was busy then.
-    """
-    age_s = _process_age_s()
-    if age_s is None:
-        return None
-    loaded_s = logging.LogRecord("", 0, "", 0, "", (), None).relativeCreated / 1e3
-    before_s = age_s - loaded_s
-    idle_s = before_s - max(0.0, time.process_time() + _waited_s() - loaded_s)
-    return loaded_s if before_s > _SHELL_S and idle_s > before_s / 2 else age_s
-
-
-def _waited_s() -> float:
-    """How long the main thread has waited for a CPU; 0 where /proc doesn't say."""
-    try:
-        with open("/proc/self/schedstat", encoding="utf-8") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return 0.0
-
-
-def _process_age_s() -> float | None:
+def process_age_s() -> float | None:
+    """How long the process has been there; None where /proc doesn't say."""
     try:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()

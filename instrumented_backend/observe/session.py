@@ -23,7 +23,7 @@ from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
 from instrumented_backend.observe.graphs.graph import ObservedGraph
 from instrumented_backend.observe.job import Job
 from instrumented_backend.observe.kept import Kept
-from instrumented_backend.observe.ledger import program_age_s
+from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.observe.live_file import LiveFile, Saver, has_content
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.notebook import name_cells
@@ -169,7 +169,7 @@ class Session:
         """The program has asked for the backend: what it did before is its start-up."""
         if not self._begun:
             self._begun = True
-            self._started = Started.now(program_age_s() or 0.0)
+            self._started = Started.now(process_age_s() or 0.0)
             with self.failures.guard("source files"):
                 self._sources.see_program()
             with self.failures.guard("ops"):

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 
-from instrumented_backend.observe.ledger import program_age_s
+from instrumented_backend.observe.ledger import process_age_s
 from instrumented_backend.records import FileRecord
 
 MAX_FILES = 500
@@ -32,7 +32,7 @@ class SourceFiles:
         file = getattr(sys.modules.get("__main__"), "__file__", None)
         if not isinstance(file, str) or file in self._seen:
             return
-        state, age_s = _state(file), program_age_s()
+        state, age_s = _state(file), process_age_s()
         if state is not None and age_s is not None:
             started = time.time() - age_s
             self._seen[file] = None if state[1] > started + CLOCKS_S else state

@@ -89,7 +89,7 @@ def page_report(folder: Path, rank: int = 0) -> Report:
 def hostile_report(folder: Path) -> Report:
     """Text that would run, or turn a line round, wherever a report has text of others."""
     report = page_report(folder)
-    source = f"x = 1  # {HOSTILE}\ny = {'z' * 100_000}\n"
+    source = f"x = 1  # {HOSTILE}\ny = {'z' * 10_000_000}\n"
     name = f"{HOSTILE.replace('/', '|')}.py"
     report.files = [FileRecord(str(folder / name)), FileRecord(str(folder / "text.py"))]
     (folder / "text.py").write_text(source, errors="surrogateescape")

@@ -13,6 +13,7 @@ from instrumented_backend.commands import cli
 from instrumented_backend.records import (
     GPU_BOUND,
     LAUNCH_BOUND,
+    STREAM_BOUND,
     FileRecord,
     GpuRow,
     LineRecord,
@@ -173,6 +174,9 @@ def test_the_verdict_on_gpus(report: Report) -> None:
     one = GpuRow(0, "H100", 6.0, 3.0, 1.0, 60.0, 30.0, 10.0, 1.0, 0.0, LAUNCH_BOUND, 5.0, "sampled")
     report.gpu.timeline_s, report.gpu.gpus = 10.0, [one, replace(one, device=1)]
     assert verdict(report).endswith("The GPU waits for the host: launch-bound.")
+    for row in report.gpu.gpus:
+        row.verdict = STREAM_BOUND
+    assert verdict(report).endswith("waits for copies or collectives on other streams.")
     report.gpu.gpus[1].verdict = GPU_BOUND
     assert "bound" not in verdict(report)  # the bars tell each of them
     report.lines[0].eager_gpu_us = 1_500.0
