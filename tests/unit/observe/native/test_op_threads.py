@@ -87,9 +87,9 @@ def test_threads_note_while_others_read_and_windows_come_and_go(op_meter: Any) -
     for thread in (reader, *others):
         thread.start()
     for thread in others:
-        thread.join()
+        finish(thread)
     ended.set()
-    reader.join()
+    finish(reader)
     found = seen(op_meter)
     assert {found.regions[5 + number].calls for number in range(threads)} == {each}
     for key in range(5, 5 + threads):
