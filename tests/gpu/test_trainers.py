@@ -16,12 +16,19 @@ from trainers import (
     needs,
     one_process,
     torchrun,
+    two_processes,
 )
 
 TRAINERS = {
     "Hugging Face": (HUGGING_FACE, ("transformers", "accelerate")),
     "accelerate": (ACCELERATE, ("accelerate",)),
     "Lightning": (LIGHTNING, ("lightning",)),
+}
+LAUNCH = ("accelerate", "launch", "--multi_gpu", "--num_processes=2", "{script}")
+ON_TWO = {
+    "Hugging Face": torchrun(2),
+    "accelerate": LAUNCH,
+    "Lightning": ("{script}",),  # starts the second process itself
 }
 two_gpus = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 
@@ -54,3 +61,13 @@ def test_a_world_of_one(wrap: str, run_program: RunProgram) -> None:
 @pytest.mark.parametrize("wrap", [DDP, FSDP2], ids=["DDP", "FSDP2"])
 def test_two_ranks(wrap: str, run_program: RunProgram) -> None:
     check(in_ranks(run_program, wrap, (*RUN, *torchrun(2)), "cuda", "nccl"), ranks=2)
+
+
+@two_gpus
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=needs(*TRAINERS[name][1])) for name in TRAINERS]
+)
+def test_a_trainer_on_two_gpus(name: str, run_program: RunProgram) -> None:
+    done = two_processes(run_program, TRAINERS[name][0], ON_TWO[name], cpu=False)
+    for report in done.reports:
+        assert any(kernel["language"] == "triton" for kernel in report["kernels"])

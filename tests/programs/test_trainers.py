@@ -19,6 +19,7 @@ from trainers import (
     needs,
     one_process,
     torchrun,
+    two_processes,
 )
 
 pytestmark = pytest.mark.full
@@ -121,9 +122,25 @@ def test_a_model_of_timm(run_program: RunProgram) -> None:
     model = torch.compile(timm.create_model("test_vit", pretrained=False, num_classes=2))
     for step in range(1, 3):
         model(torch.ones(1, 3, 160, 160)).sum().backward()
-    print("rank 0:", step)
+    rank, steps = 0, step
 """,
     )
+
+
+@needs("transformers", "accelerate")
+def test_hugging_faces_trainer_on_two_ranks(run_program: RunProgram) -> None:
+    two_processes(run_program, HUGGING_FACE, TORCHRUN)
+
+
+@needs("accelerate")
+def test_accelerate_on_two_ranks(run_program: RunProgram) -> None:
+    two_processes(run_program, ACCELERATE, TORCHRUN)
+
+
+@needs("lightning")
+def test_lightning_on_two_ranks(run_program: RunProgram) -> None:
+    """It starts the second process itself."""
+    two_processes(run_program, LIGHTNING, ("{script}",))
 
 
 # --- Commands that start programs ---------------------------------------------------------------

@@ -122,7 +122,7 @@ HUGGING_FACE = """
     )
     trainer = Trainer(model=Model(), args=arguments, train_dataset=Data())
     trainer.train()
-    print("rank 0:", trainer.state.global_step)
+    rank, steps = trainer.args.process_index, trainer.state.global_step
 """
 ACCELERATE = """
     from accelerate import Accelerator
@@ -137,7 +137,7 @@ ACCELERATE = """
         optimizer.step()
         optimizer.zero_grad()
         steps += 1
-    print("rank 0:", steps)
+    rank = accelerator.process_index
 """
 LIGHTNING = """
     import lightning
@@ -150,18 +150,47 @@ LIGHTNING = """
         def configure_optimizers(self):
             return torch.optim.SGD(self.parameters(), lr=0.1)
     trainer = lightning.Trainer(
-        accelerator="cpu" if {cpu} else "gpu", devices=1, max_epochs=1, logger=False,
+        accelerator="cpu" if {cpu} else "gpu", devices={devices}, max_epochs=1, logger=False,
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )
     trainer.fit(Training(), torch.utils.data.DataLoader(Data(), 4))
-    print("rank 0:", trainer.global_step)
+    rank, steps = trainer.global_rank, trainer.global_step
+"""
+# In one write: ranks share the pipe.
+SAYING = """
+    print(f"rank {rank}: {steps}\\n", end="", flush=True)
 """
 
 
 def one_process(run_program: RunProgram, source: str, cpu: bool = True) -> Finished:
     env: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", **(NO_GPU if cpu else ONE_GPU)}
-    text = (COUNTING + source).replace("{cpu}", str(cpu))
-    done = run_program(text, command=(*RUN, "{script}"), env=env, timeout=600)
-    (steps,) = counted(done).values()
-    assert calls_of(done) == {0: (steps, steps)}, done.stderr
+    done = _trained(run_program, source, (*RUN, "{script}"), cpu, devices=1, env=env)
+    assert set(counted(done)) == {0}, done.stderr
+    return done
+
+
+def two_processes(
+    run_program: RunProgram, source: str, command: tuple[str, ...], cpu: bool = True
+) -> Finished:
+    """``command`` starts both, or the trainer itself does."""
+    env: dict[str, str | None] = {"HF_HUB_OFFLINE": "1", **(NO_GPU if cpu else {})}
+    done = _trained(run_program, source, (*RUN, *command), cpu, devices=2, env=env)
+    assert set(counted(done)) == {0, 1}, done.stderr
+    assert all(report["run"]["world_size"] == 2 for report in done.reports)
+    return done
+
+
+def _trained(
+    run_program: RunProgram,
+    source: str,
+    command: tuple[str, ...],
+    cpu: bool,
+    devices: int,
+    env: dict[str, str | None],
+) -> Finished:
+    """Each rank called its graph forward and backward once in each step that it counted."""
+    text = (COUNTING + source + SAYING).replace("{cpu}", str(cpu))
+    text = text.replace("{devices}", str(devices))
+    done = run_program(text, command=command, env=env, timeout=600)
+    assert calls_of(done) == {rank: (n, n) for rank, n in counted(done).items()}, done.stderr
     return done
