@@ -41,6 +41,8 @@ def seconds(folder: Path, *arguments: str) -> float:
     """Of one run of the suite, from the start of Python to its end."""
     command = [sys.executable, "-m", "pytest", "-q", "-pno:cacheprovider", "-c", os.devnull]
     environ = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    # What pip installs has its byte code, as torch has here; a checkout gets it in the first run.
+    environ.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter()
     done = subprocess.run(
         # The option last: pytest would take the file for the folder of reports.

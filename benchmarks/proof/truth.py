@@ -155,6 +155,8 @@ class Run:
     def gpu_truths(self) -> list[float]:
         """Captured shares of its timeline in percent, as the oracle's runs have it."""
         assert self.gpu is not None
+        if (graphs_s := self.truth.get("gpu_graphs_s")) is not None:
+            return [100 * graphs_s / self.report["gpu"]["timeline_s"]]
         part_s = dict(self.truth["part_s"])
         # What was waited for at the end is of the part that ran last.
         part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]

@@ -2,9 +2,11 @@
 
 Two runs, each in a process of its own and none with our package. One has a clock round each graph,
 on the host: where the GPU waits for the host, that is how long a graph has the GPU, too. The other
-is torch.profiler's: where the host is ahead, what counts are the kernels that graphs launched.
+is torch.profiler's: where the host is ahead, what counts are the kernels that graphs launched. On
+ranks, the run of ours itself has events round each graph (`StreamClock`).
 """
 
+import functools
 import time
 from bisect import bisect_right
 from collections import defaultdict
@@ -19,6 +21,64 @@ from truth_programs.run import FIRST, Run
 
 PROFILED = 20  # turns of each loop
 PART = "part: "
+
+
+class StreamClock:
+    """Round each graph of a run of ours, torch's own events on the stream that it is called on.
+
+    On ranks a stream waits for the other rank, for as long as the two happen to be apart in that
+    run: no other process is a truth of it, and no clock of the host's.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[tuple[Any, Any, Any]] = []
+
+    @property
+    def total_s(self) -> float:
+        """Once all is done.
+
+        Where a stream waits for the host, an event takes as long as it takes Python: as long as
+        from the first to the second of two that follow each other.
+        """
+        return (
+            sum(
+                float(start.elapsed_time(end)) - float(before.elapsed_time(start))
+                for before, start, end in self._calls
+            )
+            / 1e3
+        )
+
+    def watch(self, kind: Any) -> None:
+        """``kind``: the class whose `_observed` makes what is called in a graph's place."""
+        make = kind._observed
+
+        def observed(graph: Any, compiled: Callable[..., Any], backward: bool) -> Any:
+            return self._timed(make(graph, compiled, backward))
+
+        kind._observed = observed
+
+    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        from instrumented_backend.torch_compat.fx import is_fake
+
+        @functools.wraps(compiled)
+        def call(*arguments: Any) -> Any:
+            if any(map(is_fake, arguments)):  # DDPOptimizer's, while it compiles
+                return compiled(*arguments)
+            before, start = _recorded(), _recorded()
+            try:
+                return compiled(*arguments)
+            finally:
+                self._calls.append((before, start, _recorded()))
+
+        return call
+
+
+def _recorded() -> Any:
+    import torch
+
+    event = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
 
 
 def clocked(name: str, device: str) -> dict[str, Any]:

@@ -4,7 +4,10 @@ import atexit
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from truth_programs.gpu_oracle import StreamClock
 
 _truth: dict[str, Any] = {}
 TRUTH = "truth.json"
@@ -24,10 +27,11 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
     import torch
     from torch._dynamo.utils import calculate_time_spent
 
-    from truth_programs.catalogue import ALL
+    from truth_programs.catalogue import ALL, ON_RANKS
     from truth_programs.run import Run, age_s
 
     torch.set_num_threads(1)
+    stream_clock = _stream_clock() if device == "cuda" and name in ON_RANKS else None
     run = Run(device, long=long, few=few)
     ALL[name](run)
     if device == "cuda":
@@ -41,4 +45,15 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
         startup_s=run.startup_s,
         compile_s=calculate_time_spent().get("total_wall_time", 0.0),
         wall_s=age_s(),
+        gpu_graphs_s=stream_clock.total_s if stream_clock else None,
     )
+
+
+def _stream_clock() -> "StreamClock":
+    from truth_programs.gpu_oracle import StreamClock
+
+    from instrumented_backend.observe.graphs.graph import ObservedGraph
+
+    clock = StreamClock()
+    clock.watch(ObservedGraph)
+    return clock
