@@ -50,9 +50,8 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
 
 
 def _stream_clock() -> "StreamClock":
-    from truth_programs.gpu_oracle import StreamClock
-
     from instrumented_backend.observe.graphs.graph import ObservedGraph
+    from truth_programs.gpu_oracle import StreamClock
 
     clock = StreamClock()
     clock.watch(ObservedGraph)

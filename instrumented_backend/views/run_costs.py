@@ -119,12 +119,16 @@ class Run:
         ]
 
     def first_compiling_s(self, record: RecompileRecord) -> float:
-        """What the compilation took of which these are the recompilations."""
+        """What the compilation took of which these are the recompilations.
+
+        0 where it was the run's first: most of that is torch's own beginning, which each program
+        has once, and the rest is not known.
+        """
         first = f"{record.compile_id.partition('/')[0]}/0"
         return max(
             (
                 compilation.total_s or 0.0
-                for compilation in self.report.compile.compilations
+                for compilation in self.report.compile.compilations[1:]
                 if compilation.compile_id == first
                 and (compilation.function, compilation.file) == (record.function, record.file)
             ),
