@@ -30,7 +30,8 @@ ALIASES = {"captured": "captured_ops_pct", "captured_time": "captured_time_pct"}
 MAX_ROWS = 20
 _ROW = "compile_report_row"  # of a test's report, which xdist carries from its workers
 _PROBLEM = "problem"  # in a row: its report could not be written
-_FIGURES = ("graphs", "graph_breaks", "skipped_functions", "recompiles", "kernels")
+_FIGURES = ("graphs", "graph_breaks", "skipped_functions", "recompiles")
+_COLUMNS = (*_FIGURES, "kernels")
 
 _NOT_SEEN = (
     "What torch.compile was given when the module was imported is seen with --compile-report, or "
@@ -273,13 +274,15 @@ class _Listing:
         backend = sys.modules.get("instrumented_backend.backend")
         if backend is None:
             return None
-        report = backend.report()
+        report = backend.figures() if self._folder is None else backend.report()
         backend.reset()
         if not (report.graphs or report.breaks):
             return None
         from instrumented_backend.compare.figures import FIGURES
 
         row: dict[str, Any] = {name: FIGURES[name].read(report).value for name in _FIGURES}
+        names = (code.kernels for graph in report.graphs for code in graph.code)
+        row["kernels"] = sum(map(len, names))
         row["compile_s"] = report.compile.total_s
         if self._folder is not None:
             row[_PROBLEM] = _write(report, self._folder, item.nodeid)
@@ -300,7 +303,7 @@ class _Listing:
             "compile (s)  graphs  breaks  skipped  recompiles  kernels  test"
         )
         for nodeid, row in rows[:MAX_ROWS]:
-            widths = zip(_FIGURES, (6, 6, 7, 10, 7), strict=True)
+            widths = zip(_COLUMNS, (6, 6, 7, 10, 7), strict=True)
             cells = "  ".join(f"{row[name]:{width}.0f}" for name, width in widths)
             terminalreporter.write_line(f"{row['compile_s']:11.2f}  {cells}  {nodeid}")
         if len(rows) > MAX_ROWS:
