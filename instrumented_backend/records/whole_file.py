@@ -6,7 +6,7 @@ import os
 import re
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,17 +46,19 @@ def _is_stream(path: Path) -> bool:
 
 
 @contextmanager
-def written_part(path: Path, content: bytes, mode: int = 0o666) -> Iterator[Path]:
+def written_part(path: Path, content: bytes | Iterable[bytes], mode: int = 0o666) -> Iterator[Path]:
     """A new file beside ``path``, whole, to be given its name; gone afterwards.
 
-    It is locked meanwhile: `sweep` takes one that is not for a dead process's. Raises OSError.
+    What is given in pieces is never in memory as a whole. The file is locked meanwhile: `sweep`
+    takes one that is not for a dead process's. Raises OSError.
     """
     part, file = _new_part(path, mode)
     try:
         try:
-            view = memoryview(content)
-            while view:
-                view = view[os.write(file, view) :]
+            for piece in [content] if isinstance(content, bytes) else content:
+                view = memoryview(piece)
+                while view:
+                    view = view[os.write(file, view) :]
             # Some file systems tell at a close only that the disk is full; the lock stays.
             os.close(os.dup(file))
             yield part

@@ -2,7 +2,7 @@
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from instrumented_backend.records import Report
@@ -63,18 +63,20 @@ class CurrentFiles:
         """
         if self._pid != os.getpid():  # forked: the name is the parent's
             self._name, self._swept, self._pid = None, False, os.getpid()
-        pieces = []
-        for piece in report.encoded():
-            go_on()
-            pieces.append(piece)
-        content = b"".join([*pieces, b"\n"])
+
+        def pieces() -> Iterator[bytes]:
+            for piece in report.encoded():
+                go_on()
+                yield piece
+            yield b"\n"
+
         name = f"report.{_suffix(report)}.json"
         lost = []
         for folder in self._folders:
             if folder == self._run and not folder.is_dir():
                 continue
             try:
-                self._save(folder / name, content, go_on)
+                self._save(folder / name, pieces(), go_on)
             except OSError as error:
                 reason = error.strerror or str(error)
                 lost.append(f"lost: not kept up to date in {folder}: {reason}")
@@ -83,13 +85,13 @@ class CurrentFiles:
         self._name, self._swept = name, True
         return lost
 
-    def _save(self, path: AnyPath, content: bytes, go_on: Callable[[], None]) -> None:
+    def _save(self, path: AnyPath, pieces: Iterable[bytes], go_on: Callable[[], None]) -> None:
         if isinstance(path, RemotePath):
-            path.write_bytes(content)
+            path.write_bytes(b"".join(pieces))
             return
         if not self._swept:
             sweep(path.parent)
-        with written_part(path, content) as part:
+        with written_part(path, pieces) as part:
             go_on()
             os.replace(part, path)
 
