@@ -14,9 +14,10 @@ part of its time in which the program had a CPU. It is for programs that compute
 part is a mean: a gain is over its bound only where it is over the wall time that was told. Programs
 compute on one thread.
 
-Exit code 1 if a gain, less its spread (two standard errors), is over its bound, or is a loss with
-it; if the best change is first in fewer than ten of twelve programs; if fewer than 80 % of the
-bounds are within twice the gain; or if a change changes a program's result. Ctrl-C prints what was
+Exit code 1 if a gain is a loss, or is over its bound; if the best change is first in fewer than ten
+of twelve programs; if fewer than 80 % of the bounds are within twice the gain; or if a change
+changes a program's result. A spread is two standard errors. A bound is of one run, and such runs
+differ, too: that is added to the spread where a gain is over its bound. Ctrl-C prints what was
 measured until then.
 """
 
@@ -55,6 +56,7 @@ class Row:
     spread_s: float
     same: bool  # the changed program's result
     is_trial: bool = False  # only a trial tells what is won: no bound is told
+    run_spread_s: float = 0.0  # of one run as it is, such as the one that told the bound
     most_s: float | None = None  # what the bound is by the other clock, if by that it is more
 
     @property
@@ -68,7 +70,8 @@ class Row:
             return self.is_first
         if not self.same or self.bound_s is None or self.gain_s + self.spread_s < 0:
             return False
-        return self.gain_s - self.spread_s <= max(self.bound_s, self.most_s or 0.0)
+        spread_s = math.hypot(self.spread_s, self.run_spread_s)
+        return self.gain_s - spread_s <= max(self.bound_s, self.most_s or 0.0)
 
     @property
     def is_tight(self) -> bool | None:
@@ -175,11 +178,13 @@ def row_of(
     running = said[clock] / said["wall"]
     wall = _together([step["bound_s"] for step in said["steps"] if step["code"] == code])
     gains = [before[clock] - after[clock] for before, after in pairs]
+    as_it_is = [before[clock] for before, _ in pairs]
     return Row(
         *(name, code, first),
         bound_s=None if wall is None else running * wall,
         gain_s=statistics.median(gains) if gains else None,
         spread_s=2 * statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0,
+        run_spread_s=2 * statistics.stdev(as_it_is) if len(as_it_is) > 1 else 0.0,
         same=all(
             math.isclose(run["result"], said["result"], rel_tol=SAME)
             for pair in pairs

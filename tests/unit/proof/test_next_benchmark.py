@@ -26,6 +26,9 @@ def test_a_row() -> None:
     assert (row.first, row.bound_s, row.gain_s) == ("break", 6.0, 4.0)
     assert row.spread_s == pytest.approx(2.0)
     assert row.ok and row.is_first and row.is_tight
+    # One run as it is differs by two standard deviations of 1.414: with the 2, by 3.46.
+    assert row.run_spread_s == pytest.approx(2 * 2**0.5)
+    assert replace(row, gain_s=9.4).ok and not replace(row, gain_s=9.5).ok
     # Two places with the same cause; what only a trial tells is not told first.
     told = said(("x", 9.0, "trial"), *[("break", 6.0, "exact")] * 2)
     row = row_of("p", BREAK, "wall", told, pairs)
