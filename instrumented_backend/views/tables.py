@@ -1,8 +1,8 @@
 """Each table as rows of plain values; the text, the CSV files and later views share them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import overload
+from typing import Any, overload
 
 from instrumented_backend.records import (
     GuardRecord,
@@ -268,9 +268,16 @@ def kernel_row(kernel: KernelRecord) -> TableRow:
     return row
 
 
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
 def _cells(record: SummarySection | KernelRecord) -> TableRow:
     """A record's fields, each as one cell."""
-    return {name: _cell(value) for name, value in field_values(record).items()}
+    values = field_values(record)
+    for name, value in values.items():
+        if type(value) not in _PLAIN:  # few are not
+            values[name] = _cell(value)
+    return values
 
 
 def _cell(value: object) -> Cell:
@@ -280,9 +287,11 @@ def _cell(value: object) -> Cell:
     return _flat(value)
 
 
-def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
+def _flat(values: Sequence[object] | dict[str, Any]) -> str | None:
     """A list or a mapping as the text of one cell."""
-    if isinstance(values, Mapping):
+    if not values:
+        return None
+    if isinstance(values, dict):
         return "; ".join(f"{key}: {_cell(value)}" for key, value in values.items()) or None
     return "; ".join(map(str, values)) or None
 
