@@ -1,8 +1,8 @@
 """Each table as rows of plain values; the text, the CSV files and later views share them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import overload
 
 from instrumented_backend.records import (
     GuardRecord,
@@ -268,16 +268,13 @@ def kernel_row(kernel: KernelRecord) -> TableRow:
     return row
 
 
-_PLAIN = frozenset({str, int, float, bool, type(None)})
+_PLAIN = frozenset({str, int, float, bool, type(None)})  # as most are
 
 
 def _cells(record: SummarySection | KernelRecord) -> TableRow:
     """A record's fields, each as one cell."""
-    values = field_values(record)
-    for name, value in values.items():
-        if type(value) not in _PLAIN:  # few are not
-            values[name] = _cell(value)
-    return values
+    values = field_values(record).items()
+    return {name: value if type(value) in _PLAIN else _cell(value) for name, value in values}
 
 
 def _cell(value: object) -> Cell:
@@ -287,7 +284,7 @@ def _cell(value: object) -> Cell:
     return _flat(value)
 
 
-def _flat(values: Sequence[object] | dict[str, Any]) -> str | None:
+def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
     if not values:
         return None
