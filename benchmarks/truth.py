@@ -13,7 +13,7 @@ forks of one that has imported torch. Its truth comes from elsewhere:
   a clock round each graph under plain Inductor; what these cannot tell, by `always`;
 - shares of op time: `always`, which sees each op;
 - on a GPU, the captured share of its timeline, and what bounds it: a clock on the host, and
-  torch.profiler's kernels (`truth_programs/gpu_oracle.py`).
+  torch.profiler's kernels; on ranks, events in the run itself (`truth_programs/gpu_oracle.py`).
 
 A row is the median run, with the worst run's error. Exit code 1 if a row is off by more than its
 limit. Ctrl-C prints what was measured until then.

@@ -163,6 +163,11 @@ def report() -> Report:
     return _session.report()
 
 
+def figures() -> Report:
+    """The same without what takes long: code that was not read yet, ops that were not counted."""
+    return _session.figures()
+
+
 @contextlib.contextmanager
 def observed() -> Iterator[Report]:
     """A part of the program: the report is about what happens in the ``with`` block, at its end.
@@ -176,11 +181,6 @@ def observed() -> Iterator[Report]:
         yield result
     finally:
         vars(result).update(vars(part(before, _session.report())))
-
-
-def figures() -> Report:
-    """The same without what takes long: code that was not read yet, ops that were not counted."""
-    return _session.figures()
 
 
 def metrics(prefix: str) -> dict[str, float]:

@@ -288,7 +288,7 @@ def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
     if not values:
         return None
-    if isinstance(values, dict):
+    if isinstance(values, Mapping):
         return "; ".join(f"{key}: {_cell(value)}" for key, value in values.items()) or None
     return "; ".join(map(str, values)) or None
 
