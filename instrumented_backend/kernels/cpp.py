@@ -1,7 +1,9 @@
 """A C++ kernel's source, read line by line: Inductor writes one statement on each."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from instrumented_backend.kernels.facts import Access, KernelFacts
 from instrumented_backend.records import KernelRecord, notes
@@ -130,7 +132,7 @@ def dtype_of(kind: str) -> str:
 
 def read_function(function: CppFunction, module: str, name: str | None) -> KernelFacts:
     """``module`` is all the source that comes with the function: a template has helpers there."""
-    reader = _Reader(function)
+    reader = _read(function.body, tuple(function.parameters))
     record = KernelRecord(kernel_name=name or function.name, language="cpp", device="cpu")
     is_template = "micro_gemm" in module or "flash_attention" in module or reader.no_own_loops
     record.kernel_category = (
@@ -167,6 +169,12 @@ def read_function(function: CppFunction, module: str, name: str | None) -> Kerne
     )
 
 
+@lru_cache(maxsize=256)  # repeated layers have the same kernels
+def _read(body: str, parameters: tuple[tuple[str, str], ...]) -> "_Reader":
+    """For reading only: the next function with this text gets it, too."""
+    return _Reader(body, parameters)
+
+
 class _Reader:
     """Counts loops and accesses in one function.
 
@@ -174,8 +182,8 @@ class _Reader:
     same index inside the same loop is one load.
     """
 
-    def __init__(self, function: CppFunction) -> None:
-        pointers = [name for kind, name in function.parameters if kind.endswith("*")]
+    def __init__(self, body: str, parameters: Sequence[tuple[str, str]]) -> None:
+        pointers = [name for kind, name in parameters if kind.endswith("*")]
         self.accesses = {name: Access() for name in pointers}
         self.loads: set[tuple[int, str, str]] = set()
         self.stores: set[tuple[int, str, str]] = set()
@@ -184,7 +192,7 @@ class _Reader:
         self.for_loops = 0  # over the data; those over threads and vector lanes apart
         self._loops: list[_Loop] = []
         self._pointer = re.compile(rf"\b({'|'.join(map(re.escape, pointers))})\b(?=\s*[\[+,)])")
-        self._read(function.body, bool(pointers))
+        self._read(body, bool(pointers))
 
     @property
     def no_own_loops(self) -> bool:

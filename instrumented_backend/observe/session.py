@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from instrumented_backend.observe.device.meter import DeviceMeter
 
 MAX_GRAPHS = 10_000
+# Of what was not parsed meanwhile, which is more where no thread may.
 MAX_PARSING_AT_EXIT_S = 0.25 if THREADS_MAY_PARSE else 2.0
 
 
@@ -120,7 +121,9 @@ class Session:
             self._device = device.DeviceMeter(gate, self.failures, self.ops.pause)
         self._kernel_timer = KernelTimer(self.failures) if device_time else None
         self._codegen = CodegenFacts(self.failures)
-        self._reader = KernelReader(self.failures, wants_kernels and THREADS_MAY_PARSE)
+        self._reader = KernelReader(
+            self.failures, wants_kernels, lambda: self.compile_log.compiling_s()
+        )
         self.ledger: CounterLedger[ObservedGraph] = CounterLedger()
         self.compiled = CompiledLog(self.failures)
         self._live = LiveFile(

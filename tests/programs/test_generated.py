@@ -6,6 +6,7 @@ import os
 import shutil
 import textwrap
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +41,18 @@ def expected(text: str = GRAPH) -> list[KernelRecord]:
     return kernels
 
 
+def reader_of(
+    failures: Failures | None = None,
+    *,
+    meanwhile: bool = False,
+    compiling_s: Callable[[], float] = lambda: 0.0,
+    **keywords: Any,
+) -> KernelReader:
+    return KernelReader(
+        Failures() if failures is None else failures, meanwhile, compiling_s, **keywords
+    )
+
+
 def test_records_survive_packing() -> None:
     graph = compiled()
     code = GeneratedCode(graph, "/cache/ab/cab.py", "backward")
@@ -70,7 +83,7 @@ def test_the_source_of_a_graph_that_is_gone_is_in_the_cache(tmp_path: Path) -> N
 
 def test_a_module_that_is_gone_leaves_names_and_one_warning(tmp_path: Path) -> None:
     failures = Failures()
-    reader = KernelReader(failures, in_background=False)
+    reader = reader_of(failures)
     codes = [GeneratedCode(compiled(), str(tmp_path / f"{i}.py"), "forward") for i in range(2)]
     assert reader.finish(codes) == 0
     assert all(kernel.kernel_category == "unknown" for kernel in codes[0].kernels())
@@ -78,7 +91,7 @@ def test_a_module_that_is_gone_leaves_names_and_one_warning(tmp_path: Path) -> N
 
 
 def test_in_the_background_and_at_the_end() -> None:
-    reader = KernelReader(Failures(), in_background=True)
+    reader = reader_of(meanwhile=True, threads_may_parse=True)
     graphs = [compiled(GRAPH.replace("_fused_", f"_fused_{i}_")) for i in range(3)]
     codes = [GeneratedCode(graph, "/cache/ab/cab.py", "backward") for graph in graphs]
     for code, graph in zip(codes, graphs, strict=True):
@@ -89,8 +102,61 @@ def test_in_the_background_and_at_the_end() -> None:
     wait_until(lambda: all(t.name != "instrumented-kernels" for t in threading.enumerate()))
 
 
+def test_where_no_thread_may_parse_the_one_that_compiles_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In 3 % of what compiling took; here parsing takes a second, and 0.8 s are allowed."""
+    seconds, parse = [0.0], generated.parse_module
+
+    def parse_for_a_second(*args: Any, **keywords: Any) -> Any:
+        records = parse(*args, **keywords)
+        seconds[0] += 1
+        return records
+
+    monkeypatch.setattr(generated, "parse_module", parse_for_a_second)
+    compiling_s = [0.0]
+    reader = reader_of(
+        meanwhile=True,
+        threads_may_parse=False,
+        compiling_s=lambda: compiling_s[0],
+        clock=lambda: seconds[0],
+    )
+    graphs = [compiled() for _ in range(11)]
+    codes = [GeneratedCode(graph, "/cache/ab/cab.py", "backward") for graph in graphs]
+    parsed = []
+    for code, graph in zip(codes, graphs, strict=True):
+        compiling_s[0] += 0.8 / generated.SHARE_OF_COMPILING
+        reader.read(code, graph)
+        parsed.append(sum(code.parsed for code in codes))
+        assert all(code.parsed for code in codes[: parsed[-1]])  # the oldest first
+    # A module is begun while 0.8 s a compilation are not used up.
+    assert parsed == [1, 2, 3, 4, 4, 5, 6, 7, 8, 8, 9]
+    assert not any(thread.name == "instrumented-kernels" for thread in threading.enumerate())
+    assert reader.finish(codes) == 0
+    assert [code.kernels() for code in codes] == [expected()] * len(codes)
+
+
+def test_no_module_is_begun_that_would_take_longer_than_it_may() -> None:
+    reader = reader_of(meanwhile=True, threads_may_parse=False, compiling_s=lambda: 0.001)
+    graph = compiled()
+    code = GeneratedCode(graph, "/cache/ab/cab.py", "backward")
+    reader.read(code, graph)
+    assert not code.parsed
+    assert reader.finish([code]) == 0 and code.kernels() == expected()
+
+
+def test_on_another_thread_than_the_main_one_nothing_is_parsed() -> None:
+    reader = reader_of(meanwhile=True, threads_may_parse=False, compiling_s=lambda: 1e6)
+    graph = compiled()
+    code = GeneratedCode(graph, "/cache/ab/cab.py", "forward")
+    thread = threading.Thread(target=reader.read, args=(code, graph))
+    thread.start()
+    thread.join()
+    assert not code.parsed
+
+
 def test_no_thread_where_nobody_wants_the_records() -> None:
-    reader = KernelReader(Failures(), in_background=False)
+    reader = reader_of()
     graph = compiled()
     code = GeneratedCode(graph, "/cache/ab/cab.py", "forward")
     reader.read(code, graph)
@@ -108,7 +174,7 @@ def test_the_end_waits_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) ->
         return records
 
     monkeypatch.setattr(generated, "parse_module", parse_for_a_second)
-    reader = KernelReader(Failures(), in_background=False, clock=lambda: seconds[0])
+    reader = reader_of(clock=lambda: seconds[0])
     graphs = [compiled() for _ in range(10)]
     codes = [GeneratedCode(graph, "/cache/ab/cab.py", "forward") for graph in graphs]
     # Begun at 0, 1, 2, 3 and 4 s.
@@ -120,7 +186,7 @@ def test_the_end_waits_no_longer_than_it_may(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_end_waits_not_even_for_one_long_module() -> None:
     """On a clock that goes on by a second whenever it is looked at."""
     failures, seconds = Failures(), itertools.count()
-    reader = KernelReader(failures, in_background=False, clock=lambda: float(next(seconds)))
+    reader = reader_of(failures, clock=lambda: float(next(seconds)))
     graph = compiled()
     code = GeneratedCode(graph, "/cache/ab/cab.py", "backward")
     assert reader.finish([code], limit_s=5) == 1
@@ -130,7 +196,7 @@ def test_the_end_waits_not_even_for_one_long_module() -> None:
 
 
 def test_the_end_waits_not_for_a_thread_that_parses() -> None:
-    reader = KernelReader(Failures(), in_background=False, clock=lambda: 0.0)
+    reader = reader_of(clock=lambda: 0.0)
     graph = compiled()
     code = GeneratedCode(graph, "/cache/ab/cab.py", "forward")
     with code._lock:
@@ -139,7 +205,7 @@ def test_the_end_waits_not_for_a_thread_that_parses() -> None:
 
 
 def test_the_log_has_each_kernel_once(caplog: pytest.LogCaptureFixture) -> None:
-    reader = KernelReader(Failures(), in_background=False)
+    reader = reader_of()
     graph = compiled()
     with caplog.at_level(logging.INFO, logger=log.name):
         for _ in range(2):
@@ -151,7 +217,7 @@ def test_the_log_has_each_kernel_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_the_log_costs_nothing_where_it_is_off(caplog: pytest.LogCaptureFixture) -> None:
-    reader = KernelReader(Failures(), in_background=False)
+    reader = reader_of()
     graph = compiled()
     code = GeneratedCode(graph, "/cache/ab/cab.py", "forward")
     with caplog.at_level(logging.WARNING, logger=log.name):
@@ -160,7 +226,7 @@ def test_the_log_costs_nothing_where_it_is_off(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_forked_child_has_a_thread_of_its_own() -> None:
-    reader = KernelReader(Failures(), in_background=True)
+    reader = reader_of(meanwhile=True, threads_may_parse=True)
     graph = compiled()
     reader.read(GeneratedCode(graph, "/cache/ab/cab.py", "forward"), graph)
     child = os.fork()

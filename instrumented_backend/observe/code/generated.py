@@ -1,8 +1,9 @@
 """The generated code of each graph: which kernels it defines, and their records.
 
 While the program compiles, a module's kernels are only found by name. It is parsed when somebody
-asks for the records; where the settings already do, a thread of low urgency parses it meanwhile,
-if this Python's parser is safe on two threads.
+asks for the records. Where the settings already do, a thread of low urgency parses it meanwhile,
+or, if this Python's parser is not safe on two threads, the thread that compiles, for a small share
+of the time that compiling takes.
 """
 
 import logging
@@ -25,11 +26,15 @@ from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.pacer import Pacer
+from instrumented_backend.observe.parsing import THREADS_MAY_PARSE, may_parse
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
 
 log = logging.getLogger("instrumented_backend.kernels")
 
 MAX_WAITING_CHARACTERS = 50_000_000  # of source that is kept for the thread
+MAX_WAITING = 10_000  # modules that are kept for the thread that compiles
+SHARE_OF_COMPILING = 0.03  # that parsing on the thread that compiles may add to it
+A_CHARACTER_S = 0.2e-6  # of parsing; a guess that leaves no module for a moment that is too short
 
 
 class _OutOfTime(Exception):
@@ -136,18 +141,25 @@ def _unpack(packed: bytes) -> list[KernelRecord]:
 
 
 class KernelReader(Observer):
-    """Parses generated code: at once where the log shows it, in a thread, or when asked."""
+    """Parses generated code: at once where the log shows it, meanwhile, or when asked."""
 
     def __init__(
         self,
         failures: Failures,
-        in_background: bool,
+        meanwhile: bool,
+        compiling_s: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
+        threads_may_parse: bool = THREADS_MAY_PARSE,
     ) -> None:
-        """``in_background``: the records will be wanted, so begin while the program runs."""
+        """``meanwhile``: the records will be wanted, so begin while the program runs.
+
+        ``compiling_s``: seconds that compilations took so far.
+        """
         self._failures = failures
-        self._in_background = in_background
+        self._meanwhile = meanwhile
+        self._compiling_s = compiling_s
         self._clock = clock  # in seconds
+        self._threads_may_parse = threads_may_parse
         self.after_fork()
 
     def after_fork(self) -> None:
@@ -156,15 +168,23 @@ class KernelReader(Observer):
         self._waiting: deque[tuple[GeneratedCode, Any]] = deque()
         self._waiting_characters = 0
         self._pacer: Pacer | None = None  # of the thread, while there is one
+        self._in_turn: deque[tuple[GeneratedCode, int]] = deque(maxlen=MAX_WAITING)
+        self._parsing_s = 0.0  # on the thread that compiles
         self._logged: set[tuple[str, str]] = set()
+
+    def reset(self) -> None:
+        """What compilations took starts at zero, too."""
+        self._parsing_s = 0.0
 
     def read(self, code: GeneratedCode, compiled_graph: Any) -> None:
         """Take note of a graph's code, on the thread that compiled or loaded it."""
         if log.isEnabledFor(logging.INFO):
             self._parse(code)
             self._log(code)
-        elif self._in_background:
+        elif self._meanwhile and self._threads_may_parse:
             self._enqueue(code, compiled_graph)
+        elif self._meanwhile and may_parse():
+            self._parse_in_turn(code, len(compiled_graph.source_code))
 
     def finish(self, codes: list[GeneratedCode], limit_s: float | None = None) -> int:
         """Parse what has not been; returns how many modules ``limit_s`` left no time for."""
@@ -173,6 +193,7 @@ class KernelReader(Observer):
         with self._lock:
             self._waiting.clear()
             self._waiting_characters = 0
+            self._in_turn.clear()
             if self._pacer is not None:
                 self._pacer.hurry = True
         for code in codes:
@@ -214,6 +235,23 @@ class KernelReader(Observer):
             if kernel.language != "extern" and key not in self._logged:
                 self._logged.add(key)
                 log.info("%s", _sentence(kernel), extra={"kernel": kernel})
+
+    def _parse_in_turn(self, code: GeneratedCode, characters: int) -> None:
+        """What waits, the oldest first, in the time that compiling allows; the rest later."""
+        allowed_s = SHARE_OF_COMPILING * self._compiling_s()
+        with self._lock:
+            self._in_turn.append((code, characters))
+        while True:
+            with self._lock:
+                if not self._in_turn:
+                    return
+                oldest, size = self._in_turn[0]
+                if self._parsing_s + size * A_CHARACTER_S > allowed_s:
+                    return
+                self._in_turn.popleft()
+            start = self._clock()
+            self._parse(oldest)
+            self._parsing_s += self._clock() - start
 
     # --- The thread -----------------------------------------------------------------------------
 

@@ -119,6 +119,12 @@ class CompileLog(logging.Handler, Observer):
         """Inductor compiled for ``graph`` on this thread; a lazy backward's figures may follow."""
         self._thread.graph = graph
 
+    def compiling_s(self) -> float:
+        """Seconds that compilations took, the ones under way too."""
+        now = time.time()
+        under_way = (now - one.since_at for one in self.live.compiling())
+        return self.totals.total_s + sum(under_way)
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Keep the log as it is while several things are read that belong together."""
