@@ -35,7 +35,7 @@ from typing import Any
 import click
 from next_programs import running
 from next_programs.catalogue import PROGRAMS, Known
-from proof import child, forked
+from proof import forked
 from proof.figures import measured
 from tabulate import tabulate
 
@@ -158,10 +158,8 @@ def _rows(names: Sequence[str], device: str, runs: int, clock: str, folder: str)
         yield row
 
 
-def _run(function: Any, name: str, *arguments: Any, cache: str) -> Any:
-    """The device is the last of the arguments: a fork of a process that saw a GPU has none."""
-    call = child.call_quietly if arguments[-1] == "cuda" else forked.call
-    return call(function, name, *arguments, TORCHINDUCTOR_CACHE_DIR=cache)
+def _run(function: Any, *arguments: Any, cache: str) -> Any:
+    return forked.call(function, *arguments, TORCHINDUCTOR_CACHE_DIR=cache)
 
 
 def row_of(

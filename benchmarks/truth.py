@@ -59,8 +59,6 @@ def main(
     keep: Path | None,
 ) -> None:
     """Compare reports with what is known of the programs; exit code 1 if one is off."""
-    # Asking whether there is a GPU would keep forks from using it.
-    os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
     import torch
 
     if device == "cpu" and set(only) & set(ON_CUDA):

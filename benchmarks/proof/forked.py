@@ -14,6 +14,9 @@ import click
 
 SAID = 20  # lines of stderr, where the fork fails
 
+# Asking whether there is a GPU, as importing Inductor does, would keep forks from using it.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
+
 
 def call(function: Callable[..., Any], *arguments: Any, **variables: str) -> Any:
     """What the function returns there, as JSON has it; ``variables`` are its environment's.
