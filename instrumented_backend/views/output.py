@@ -78,7 +78,10 @@ def to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 def write_csv(file: IO[str], rows: Sequence[Mapping[str, object]]) -> None:
     """The columns of all rows, in the order of the first to have them; without rows, nothing."""
-    columns = dict.fromkeys(column for row in rows for column in row)
+    columns: dict[str, None] = {}
+    for row in rows:
+        if not row.keys() <= columns.keys():
+            columns.update(dict.fromkeys(row))
     if columns:
         # csv quotes what the end of a line has, and Python before 3.13 nothing else: a cell may
         # hold a "\r".

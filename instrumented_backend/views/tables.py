@@ -273,8 +273,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})  # as most are
 
 def _cells(record: SummarySection | KernelRecord) -> TableRow:
     """A record's fields, each as one cell."""
-    values = field_values(record).items()
-    return {name: value if type(value) in _PLAIN else _cell(value) for name, value in values}
+    row = field_values(record)
+    return row | {name: _cell(value) for name, value in row.items() if type(value) not in _PLAIN}
 
 
 def _cell(value: object) -> Cell:
