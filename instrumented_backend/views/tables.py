@@ -274,7 +274,8 @@ _PLAIN = frozenset({str, int, float, bool, type(None)})  # as most are
 def _cells(record: SummarySection | KernelRecord) -> TableRow:
     """A record's fields, each as one cell."""
     row = field_values(record)
-    return row | {name: _cell(value) for name, value in row.items() if type(value) not in _PLAIN}
+    others = [(name, value) for name, value in row.items() if type(value) not in _PLAIN]
+    return row | {name: _cell(value) if value else None for name, value in others}
 
 
 def _cell(value: object) -> Cell:
@@ -286,8 +287,6 @@ def _cell(value: object) -> Cell:
 
 def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
-    if not values:
-        return None
     if isinstance(values, Mapping):
         return "; ".join(f"{key}: {_cell(value)}" for key, value in values.items()) or None
     return "; ".join(map(str, values)) or None
