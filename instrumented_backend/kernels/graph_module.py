@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from instrumented_backend.kernels import cpp
+from instrumented_backend.kernels.pieces import pieces_of
 from instrumented_backend.kernels.provenance import Provenance, read_comments_above
-from instrumented_backend.kernels.wrapper import Wrapper, pieces_of
+from instrumented_backend.kernels.wrapper import Wrapper
 
 _LANGUAGES = {
     "triton": "triton",
@@ -28,7 +29,8 @@ _MULTI_KERNELS = ("multi_kernel", "size_hint_multi_kernel")
 WAIT = "\nasync_compile.wait(globals())"
 _DEFINES = " = async_compile."
 CPP_WRAPPER = "CppWrapperCodeCache.load_pybinding("
-_GRAPH_MARKS = ("\nasync_compile = AsyncCompile()", WAIT, CPP_WRAPPER)
+_HEADER_END = "\nasync_compile = AsyncCompile()"
+_GRAPH_MARKS = (_HEADER_END, WAIT, CPP_WRAPPER)
 
 
 # With ``triton.autotune_at_compile_time``, as `standalone_compile` has it, a text at the beginning
@@ -102,7 +104,7 @@ def is_graph(text: str) -> bool:
 
 def read_definitions(text: str) -> tuple[ast.Module, list[Definition]]:
     """All up to the wrapper, parsed, and the kernels that are defined there."""
-    definitions_text = text.partition(WAIT)[0]
+    definitions_text = _without_header(text.partition(WAIT)[0])
     try:
         tree = ast.parse(definitions_text)
     except SyntaxError as error:
@@ -110,6 +112,12 @@ def read_definitions(text: str) -> tuple[ast.Module, list[Definition]]:
     except (ValueError, RecursionError, MemoryError) as error:
         raise ParseError(f"not Python: {str(error) or type(error).__name__}") from None
     return tree, list(_definitions(tree, definitions_text.split("\n")))
+
+
+def _without_header(text: str) -> str:
+    """Its lines, the imports of every module, are empty: no kernel can be defined there."""
+    end = text.find(_HEADER_END)
+    return "\n" * text.count("\n", 0, end) + text[end:] if end >= 0 else text
 
 
 def _async_compile_calls(tree: ast.Module) -> Iterator[tuple[str, str, ast.Call]]:
@@ -187,10 +195,8 @@ def _functions(
     inputs: list[ast.FunctionDef] = []
     functions: list[list[Piece]] = []
     for segment in _segments(text):
-        if segment.startswith(_INPUTS):
-            inputs += [
-                node for node in ast.parse(segment).body if isinstance(node, ast.FunctionDef)
-            ]
+        if segment.startswith(_INPUTS) and not inputs:
+            inputs = [node for node in ast.parse(segment).body if isinstance(node, ast.FunctionDef)]
             pause()
         for function in _functions_in(segment):
             functions.append(pieces_of(function, pause))

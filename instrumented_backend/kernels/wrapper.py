@@ -7,18 +7,16 @@ with it.
 
 import ast
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 from instrumented_backend.kernels.expressions import OPERATIONS
 from instrumented_backend.kernels.provenance import Provenance, read_comment
 
-PIECE_LINES = 60  # of a function, parsed at a time
 
-
-@dataclass(frozen=True)
-class Size:
+class Size(NamedTuple):
     """A size or an argument: ``exact`` where it is a number, ``hint`` what it was at compile time.
 
     ``hint`` is for symbols: the value in the module's own benchmark inputs.
@@ -44,15 +42,18 @@ class Tensor:
 
     @property
     def numel(self) -> Size | None:
-        if self.shape is None:
-            return None
-        exact = [size.exact for size in self.shape]
-        known = [size.known for size in self.shape]
-        return Size(
-            " * ".join(size.text for size in self.shape) or "1",
-            None if None in exact else math.prod(exact),  # type: ignore[arg-type]
-            None if None in known else math.prod(known),  # type: ignore[arg-type]
-        )
+        return None if self.shape is None else _numel(self.shape)
+
+
+@lru_cache(maxsize=256)  # a module has few shapes
+def _numel(shape: tuple[Size, ...]) -> Size:
+    exact = [size.exact for size in shape]
+    known = [size.known for size in shape]
+    return Size(
+        " * ".join(size.text for size in shape) or "1",
+        None if None in exact else math.prod(exact),  # type: ignore[arg-type]
+        None if None in known else math.prod(known),  # type: ignore[arg-type]
+    )
 
 
 Value = Tensor | Size | None
@@ -233,6 +234,8 @@ class Wrapper:
             return result
         if method in ("size", "item", "stride"):
             return Size(name)
+        if name in _NO_SIZE:
+            return None
         return self._size(call)
 
     def _allocated(self, name: str, call: ast.Call, shape: int, dtype: int | None) -> Tensor:
@@ -333,6 +336,9 @@ _NO_KERNEL = (
     "inductor_ops._reinterpret_tensor",
 )
 
+# In each call, or before each launch: their text is not wanted, and takes long to make.
+_NO_SIZE = ("args.clear", "get_raw_stream", "torch.cuda.set_device")
+
 
 def is_extern(name: str) -> bool:
     """Does the wrapper call a kernel here that Inductor did not generate?"""
@@ -394,52 +400,3 @@ def _constant(node: ast.expr) -> Any:
         return ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
         return None
-
-
-# --- Text to statements -------------------------------------------------------------------------
-
-
-def pieces_of(text: str, pause: Callable[[], None]) -> list[tuple[list[ast.stmt], list[str]]]:
-    """A function, given as text, as statements with their lines, a few dozen at a time.
-
-    Parsing the whole of a large one would keep every other thread waiting for tens of
-    milliseconds; ``pause`` is called between the pieces. Raises SyntaxError.
-    """
-    lines = text.split("\n")
-    try:
-        return [(tree.body, piece) for tree, piece in _pieces(lines[1:], pause)]
-    except SyntaxError:
-        # A statement that runs over lines in a way that the pieces cut through.
-        indent = len(lines[0]) - len(lines[0].lstrip())
-        tree = ast.parse("\n".join(line[indent:] for line in lines))
-        (function,) = tree.body
-        assert isinstance(function, ast.FunctionDef)
-        return [(function.body, lines)]
-
-
-def _pieces(lines: list[str], pause: Callable[[], None]) -> Iterable[tuple[ast.Module, list[str]]]:
-    """The lines of a function's body as modules of their own; the line of a ``with`` is dropped."""
-    piece: list[str] = []
-    base: int | None = None
-    for line in lines:
-        text = line.lstrip(" ")
-        indent = len(line) - len(text)
-        if not text or text.startswith("#"):
-            piece.append(text)
-            continue
-        if base is not None and (
-            indent < base or (indent == base and (len(piece) >= PIECE_LINES or _is_with(text)))
-        ):
-            yield ast.parse("\n".join(piece)), piece
-            pause()
-            piece, base = [], None
-        if base is None and _is_with(text):
-            continue
-        if base is None:
-            base = indent
-        piece.append(line[base:])
-    yield ast.parse("\n".join(piece)), piece
-
-
-def _is_with(text: str) -> bool:
-    return text.startswith("with ") and text.endswith(":")

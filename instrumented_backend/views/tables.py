@@ -287,8 +287,8 @@ def _cell(value: object) -> Cell:
 
 def _flat(values: Sequence[object] | Mapping[str, object]) -> str | None:
     """A list or a mapping as the text of one cell."""
-    if isinstance(values, Mapping):
-        return "; ".join(f"{key}: {_cell(value)}" for key, value in values.items()) or None
+    if isinstance(values, dict):  # each is one; asking for a Mapping takes ten times as long
+        values = [f"{key}: {_cell(value)}" for key, value in values.items()]
     return "; ".join(map(str, values)) or None
 
 

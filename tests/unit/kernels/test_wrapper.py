@@ -6,10 +6,11 @@ import textwrap
 import pytest
 from kernel_data import modules, named
 
-from instrumented_backend.kernels import wrapper as module
+from instrumented_backend.kernels import pieces
 from instrumented_backend.kernels.parse import parse_module
+from instrumented_backend.kernels.pieces import pieces_of
 from instrumented_backend.kernels.provenance import Provenance, read_comment
-from instrumented_backend.kernels.wrapper import Size, Tensor, Wrapper, pieces_of
+from instrumented_backend.kernels.wrapper import Size, Tensor, Wrapper
 
 GRAPHS = {**named("plain", "graph"), **named("cpp")}
 del GRAPHS["cpp/cpp_wrapper.py"]  # which has no Python to follow
@@ -160,12 +161,25 @@ def test_comments_are_about_the_next_launch_only() -> None:
     assert read_comment("# an ordinary remark") is None
 
 
+def test_what_is_deleted_or_no_size_is_passed_over() -> None:
+    body = """
+        n, a = args
+        args.clear()
+        if n > 1:
+            del a
+        stream0 = get_raw_stream(0)
+        del n; k(1, stream0)
+    """
+    (call,) = follow(body).calls
+    assert call.arguments == [Size("1", 1), None]
+
+
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("lines", [1, 7])
 def test_in_pieces_as_in_one(name: str, lines: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "PIECE_LINES", 1_000_000)
+    monkeypatch.setattr(pieces, "PIECE_LINES", 1_000_000)
     whole = parse_module(GRAPHS[name])
-    monkeypatch.setattr(module, "PIECE_LINES", lines)
+    monkeypatch.setattr(pieces, "PIECE_LINES", lines)
     pauses: list[None] = []
     assert parse_module(GRAPHS[name], pause=lambda: pauses.append(None)) == whole
     assert len(pauses) >= 3
