@@ -53,6 +53,18 @@ class Sampled(OpSums):
     ops_variance: float = 0.0
     ns_variance: float = 0.0
 
+    @staticmethod
+    def of(scaled: Scaled) -> "Sampled":
+        sums = Sampled(scaled.ops, scaled.ns)
+        sums.ops_variance = scaled.doubted_ops_variance
+        sums.ns_variance = scaled.doubted_ns_variance
+        return sums
+
+    def add_share(self, sums: "Sampled", share: float) -> None:
+        self.add(sums.ops * share, sums.ns * share)
+        self.ops_variance += sums.ops_variance * share * share
+        self.ns_variance += sums.ns_variance * share * share
+
     @property
     def ops_error(self) -> float:
         return math.sqrt(self.ops_variance)
@@ -101,10 +113,14 @@ def estimate(observed: Observed) -> Estimate:
         gaps.n, gaps.ns = gaps.n + group.n[0], gaps.ns + group.ns[0]
         for each in scaled:
             _add(result, each, lines, mark.region, gaps.by_line if on_main else None, observed.gpu)
-            _add_time(gaps.eager, each, on_main)
-            if not mark.in_data:
-                _add_time(result.main_ns, each, on_main)
-                _add_time(result.other_ns, each, 1 - on_main)
+            sums = Sampled.of(each)
+            result.eager.add_share(sums, 1.0)
+            if on_main:
+                gaps.eager.add_share(sums, on_main)
+            if on_main and not mark.in_data:
+                result.main_ns.add_share(sums, on_main)
+            if on_main < 1 and not mark.in_data:
+                result.other_ns.add_share(sums, 1 - on_main)
         if not any(each.part.seen.n for each in scaled):
             _add_unseen(result, group.ns, on_main)
         if mark.in_data:
@@ -112,7 +128,8 @@ def estimate(observed: Observed) -> Estimate:
                 data_ns[i] += group.ns[i]
     for each in loose(observed):
         _add(result, each, lines, 0, None, observed.gpu)
-        _add_time(result.other_ns, each, 1.0)
+        result.eager.add_share(Sampled.of(each), 1.0)
+        result.other_ns.add_share(Sampled.of(each), 1.0)
     if observed.before.unseen_ns:
         _add_unseen(result, (observed.before.unseen_ns, 0), 1.0)
     result.eager.ops_variance += (_most_ops(result) / SPREAD) ** 2
@@ -143,12 +160,6 @@ class _Lines:
         return self._lines[number] if number < len(self._lines) else UNKNOWN
 
 
-def _add_time(sums: Sampled, scaled: Scaled, share: float) -> None:
-    sums.add(scaled.ops * share, scaled.ns * share)
-    sums.ops_variance += scaled.doubted_ops_variance * share * share
-    sums.ns_variance += scaled.doubted_ns_variance * share * share
-
-
 def _add_unseen(result: Estimate, each_ns: tuple[int, int], on_main: float) -> None:
     """What nothing is like may be ops or not: two standard errors are all of it."""
     ns = sum(each_ns)
@@ -177,7 +188,6 @@ def _add(
     in_gap: dict[tuple[str, Line], float] | None,
     gpu: GpuSeen,
 ) -> None:
-    _add_time(result.eager, scaled, 1.0)
     seen = scaled.part.seen
     for cell in scaled.part.cells:
         ops, ns = cell.count * scaled.ops_factor, cell.time_ns * scaled.ns_factor

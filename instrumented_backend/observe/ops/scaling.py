@@ -148,8 +148,9 @@ def _of_group(
 
     ``after`` has all that begin at its mark, ``same_edge`` those in one position and to one mark.
     """
-    yield Scaled(group.first, 1.0, 1.0)
-    yield Scaled(group.certain, 1.0, 1.0)
+    for part in (group.first, group.certain):
+        if part.seen.n or part.cells:
+            yield Scaled(part, 1.0, 1.0)
     if group.octave >= LONG:
         yield from _of_long(group, after)
         return
