@@ -1,6 +1,5 @@
 """The process's one session: what is observed from the first torch.compile to the exit."""
 
-import gc
 import math
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -17,6 +16,7 @@ from instrumented_backend.observe.compile.outcomes import compiled_records
 from instrumented_backend.observe.device.kernel_times import KernelTimer
 from instrumented_backend.observe.exit import ExitHooks
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.garbage import no_garbage_collection
 from instrumented_backend.observe.graphs.calls import GraphCalls
 from instrumented_backend.observe.graphs.counters import CounterLedger
 from instrumented_backend.observe.graphs.cudagraphs import CudaGraphs
@@ -44,18 +44,6 @@ if TYPE_CHECKING:
 MAX_GRAPHS = 10_000
 # Of what was not parsed meanwhile, which is more where no thread may.
 MAX_PARSING_AT_EXIT_S = 0.25 if THREADS_MAY_PARSE else 2.0
-
-
-@contextmanager
-def _no_garbage_collection() -> Iterator[None]:
-    """Pause the collector: thousands of new records would make it scan the program's heap often."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 class _Exit(Observer):
@@ -204,7 +192,7 @@ class Session:
                 action(observer)
 
     def _deliver_last(self) -> None:
-        with _no_garbage_collection(), descriptors.some_more():
+        with no_garbage_collection(), descriptors.some_more():
             report = self._report(MAX_PARSING_AT_EXIT_S if self._wants_kernels else 0)
             report.run.status = INTERRUPTED if self._hooks.interrupted else ENDED
             if has_content(report):

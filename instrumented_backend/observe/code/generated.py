@@ -24,6 +24,7 @@ from instrumented_backend.observe.code.kernel_lines import add_own_lines
 from instrumented_backend.observe.code.node_lines import NodeLines
 from instrumented_backend.observe.device.kernel_times import ModuleTimes
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.garbage import no_garbage_collection
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.observe.parsing import THREADS_MAY_PARSE, may_parse
@@ -250,7 +251,8 @@ class KernelReader(Observer):
                     return
                 self._in_turn.popleft()
             start = self._clock()
-            self._parse(oldest)
+            with no_garbage_collection():  # syntax trees hold no cycles
+                self._parse(oldest)
             self._parsing_s += self._clock() - start
 
     # --- The thread -----------------------------------------------------------------------------
