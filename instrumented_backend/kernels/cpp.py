@@ -65,7 +65,7 @@ def read_cpp(source: str, name: str | None = None) -> KernelFacts:
 
     Raises `NoKernel`.
     """
-    functions = _known_functions(source)
+    functions = cpp_functions(source)
     if not functions:
         raise NoKernel('no extern "C" function')
     return read_function(functions[-1], source, name)
@@ -98,12 +98,6 @@ def cpp_functions(source: str) -> list[CppFunction]:
             )
         position = source.find('extern "C"', position + 1)
     return functions
-
-
-@lru_cache(maxsize=64)  # repeated layers have the same kernels
-def _known_functions(source: str) -> list[CppFunction]:
-    """For reading only."""
-    return cpp_functions(source)
 
 
 def _body(text: str) -> str:
@@ -175,7 +169,7 @@ def read_function(function: CppFunction, module: str, name: str | None) -> Kerne
     )
 
 
-@lru_cache(maxsize=64)  # repeated layers have the same kernels
+@lru_cache(maxsize=256)  # repeated layers have the same kernels
 def _read(body: str, parameters: tuple[tuple[str, str], ...]) -> "_Reader":
     """For reading only: the next function with this text gets it, too."""
     return _Reader(body, parameters)

@@ -42,7 +42,7 @@ def _pieces(lines: list[str], pause: Callable[[], None]) -> Iterable[tuple[ast.M
             piece, base = [], None
         if base is None and _is_with(text):
             continue
-        if text.startswith("del "):  # a third of the statements, and nothing in them to follow
+        if text.startswith("del ") and ";" not in text:  # a third of the lines: nothing to follow
             piece.append("")
             continue
         if base is None:

@@ -55,12 +55,16 @@ class Sampled(OpSums):
 
     @staticmethod
     def of(scaled: Scaled) -> "Sampled":
-        sums = Sampled(scaled.ops, scaled.ns)
-        sums.ops_variance = scaled.doubted_ops_variance
-        sums.ns_variance = scaled.doubted_ns_variance
-        return sums
+        """What one part of the run stands for."""
+        return Sampled(
+            scaled.ops,
+            scaled.ns,
+            ops_variance=scaled.doubted_ops_variance,
+            ns_variance=scaled.doubted_ns_variance,
+        )
 
     def add_share(self, sums: "Sampled", share: float) -> None:
+        """Of other sums, ``share`` (0 to 1)."""
         self.add(sums.ops * share, sums.ns * share)
         self.ops_variance += sums.ops_variance * share * share
         self.ns_variance += sums.ns_variance * share * share
@@ -115,11 +119,9 @@ def estimate(observed: Observed) -> Estimate:
             _add(result, each, lines, mark.region, gaps.by_line if on_main else None, observed.gpu)
             sums = Sampled.of(each)
             result.eager.add_share(sums, 1.0)
-            if on_main:
-                gaps.eager.add_share(sums, on_main)
-            if on_main and not mark.in_data:
+            gaps.eager.add_share(sums, on_main)
+            if not mark.in_data:
                 result.main_ns.add_share(sums, on_main)
-            if on_main < 1 and not mark.in_data:
                 result.other_ns.add_share(sums, 1 - on_main)
         if not any(each.part.seen.n for each in scaled):
             _add_unseen(result, group.ns, on_main)
@@ -128,8 +130,9 @@ def estimate(observed: Observed) -> Estimate:
                 data_ns[i] += group.ns[i]
     for each in loose(observed):
         _add(result, each, lines, 0, None, observed.gpu)
-        result.eager.add_share(Sampled.of(each), 1.0)
-        result.other_ns.add_share(Sampled.of(each), 1.0)
+        sums = Sampled.of(each)
+        result.eager.add_share(sums, 1.0)
+        result.other_ns.add_share(sums, 1.0)
     if observed.before.unseen_ns:
         _add_unseen(result, (observed.before.unseen_ns, 0), 1.0)
     result.eager.ops_variance += (_most_ops(result) / SPREAD) ** 2

@@ -161,17 +161,27 @@ def test_comments_are_about_the_next_launch_only() -> None:
     assert read_comment("# an ordinary remark") is None
 
 
-def test_what_is_deleted_or_no_size_is_passed_over() -> None:
+def test_a_line_that_deletes_may_launch() -> None:
     body = """
         n, a = args
         args.clear()
-        if n > 1:
-            del a
+        del a
         stream0 = get_raw_stream(0)
         del n; k(1, stream0)
     """
     (call,) = follow(body).calls
     assert call.arguments == [Size("1", 1), None]
+
+
+def test_a_block_that_only_deletes() -> None:
+    body = """
+        n, a = args
+        if n > 1:
+            del a
+        k(1)
+    """
+    (call,) = follow(body).calls
+    assert call.arguments == [Size("1", 1)]
 
 
 @pytest.mark.parametrize("name", GRAPHS)
