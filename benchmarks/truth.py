@@ -12,8 +12,8 @@ forks of one that has imported torch. Its truth comes from elsewhere:
 - the ledger: the program's own clocks round what it does, torch's own figure for compile time, and
   a clock round each graph under plain Inductor; what these cannot tell, by `always`;
 - shares of op time: `always`, which sees each op;
-- on a GPU, the captured share of its timeline, and what bounds it: a clock on the host, and
-  torch.profiler's kernels; on ranks, events in the run itself (`truth_programs/gpu_oracle.py`).
+- on a GPU, the captured share of its timeline, and what bounds it: a clock on the host round each
+  graph, or torch.profiler's kernels; on ranks, events (`truth_programs/gpu_oracle.py`).
 
 A row is the median run, with the worst run's error. Exit code 1 if a row is off by more than its
 limit. Ctrl-C prints what was measured until then.
@@ -23,7 +23,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ from truth_programs import gpu_oracle, oracle, ranks
 from truth_programs import measured as program
 from truth_programs.catalogue import ALL, ON_CUDA, ON_RANKS, PROGRAMS
 
-CLOCK = "clock"
 MODES = ("auto", "always")  # the first is what a program gets that sets nothing
 WARM = 12  # turns of each loop in the run that fills the caches
 
@@ -100,10 +99,7 @@ def _rows(names: tuple[str, ...], runs: int, device: str, long: bool, base: Path
 def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str, list[Run]]:
     """By mode, taking turns."""
     found: dict[str, list[Run]] = {mode: [] for mode in MODES}
-    # One run of a program differs from the next by more than the figures' spreads: the oracle's
-    # clock takes turns with ours.
-    turn = [CLOCK, *MODES] if device == "cuda" else MODES
-    tasks = ["oracle", "warm", *(task for _ in range(runs) for task in turn)]
+    tasks = ["oracle", "warm", *(mode for _ in range(runs) for mode in MODES)]
     known: dict[str, Any] = {}
     with click.progressbar(tasks, label=f"{name:17}", file=sys.stderr) as bar:
         for task in bar:
@@ -112,12 +108,9 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
                 if device == "cuda":
                     few = [gpu_oracle.PROFILED]
                     kernels = _call(gpu_oracle.profiled, name, device, few=few)
-                    known["gpu"] = {"host": [], "kernels": kernels}
+                    host = _call(gpu_oracle.clocked, name, device, few=[None])
+                    known["gpu"] = {"host": host, "kernels": kernels}
                 base.mkdir(parents=True, exist_ok=True)
-                continue
-            if task == CLOCK:
-                clocked = _call(gpu_oracle.clocked, name, device, few=[None])
-                known["gpu"]["host"].append(clocked)
                 continue
             number = len(found.get(task, ()))
             folder = base / f"{task}{number}"
@@ -140,7 +133,7 @@ def _call(
     name: str,
     device: str,
     *arguments: Any,
-    few: list[int | None],
+    few: Sequence[int | None],
     **variables: str,
 ) -> Any:
     """In a process of its own; of a program on ranks, beside the other one.

@@ -149,27 +149,23 @@ class Run:
     def gpu_is_bound(self) -> bool:
         """The host was a step ahead at the end, or more; or it waited, while the GPU was busy."""
         assert self.gpu is not None
-        ahead = statistics.median(run["turns_ahead"] for run in self.gpu["host"])
-        return bool(ahead > 1 or self.gpu["kernels"]["busy"] > 0.5)
+        return bool(self.gpu["host"]["turns_ahead"] > 1 or self.gpu["kernels"]["busy"] > 0.5)
 
-    def gpu_truths(self) -> list[float]:
-        """Captured shares of its timeline in percent, as the oracle's runs have it."""
+    def gpu_truth(self) -> float:
+        """The captured share of its timeline, in percent."""
         assert self.gpu is not None
-        if (graphs_s := self.truth.get("gpu_graphs_s")) is not None:
-            return [100 * graphs_s / self.report["gpu"]["timeline_s"]]
-        part_s = dict(self.truth["part_s"])
-        # What was waited for at the end is of the part that ran last.
-        part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]
-        found = []
-        for run in self.gpu["host"]:
-            shares = (self.gpu["kernels"] if self.gpu_is_bound else run)["shares"]
-            captured_s = run["first_s"]
+        captured_s = self.truth["graphs_s"]
+        if self.truth["clock"] == "HostClock" and self.gpu_is_bound:
+            part_s = dict(self.truth["part_s"])
+            # What was waited for at the end is of the part that ran last.
+            part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]
+            shares = self.gpu["kernels"]["shares"]
+            captured_s = self.gpu["host"]["first_s"]
             captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
-            found.append(100 * captured_s / self.report["gpu"]["timeline_s"])
-        return found
+        return float(100 * captured_s / self.report["gpu"]["timeline_s"])
 
     def gpu_pair(self) -> Pair:
-        return self.gpu_row().get("captured_pct"), statistics.median(self.gpu_truths())
+        return self.gpu_row().get("captured_pct"), self.gpu_truth()
 
     def sleep_pct(self) -> float:
         sleep_s: float = self.truth["spent_s"].get("sleep", 0.0)
@@ -408,7 +404,7 @@ class Spreads:
                     self._add("count of an op", record["count"], true, record.get("count_spread"))
             if run.gpu is not None:
                 ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
-                self._add("GPU captured, %", ours, run.gpu_truths(), spread)
+                self._add("GPU captured, %", ours, [run.gpu_truth()], spread)
             eager = [other.seconds("eager_ops") for other in always]
             for row in SAMPLED_ROWS:
                 known = [run.sampled_pct(row, seconds) for seconds in eager if seconds is not None]

@@ -1,9 +1,10 @@
 """A program's truth on a GPU: how long graphs have it, and whether the host is ahead of it.
 
-Two runs, each in a process of its own and none with our package. One has a clock round each graph,
-on the host: where the GPU waits for the host, that is how long a graph has the GPU, too. The other
-is torch.profiler's: where the host is ahead, what counts are the kernels that graphs launched. On
-ranks, the run of ours itself has events round each graph (`StreamClock`).
+The run of ours itself has a clock round each graph, on the host (`HostClock`): where the GPU waits
+for the host, that is how long a graph has the GPU, too. Where the host is ahead, what counts are
+the kernels that graphs launched, by torch.profiler, in a process of its own without our package.
+Which of the two it is, a third process tells. On ranks, the run of ours has events round each
+graph (`StreamClock`).
 """
 
 import functools
@@ -21,6 +22,28 @@ from truth_programs.run import FIRST, Run
 
 PROFILED = 20  # turns of each loop
 PART = "part: "
+
+
+class HostClock:
+    """Round each graph of a run of ours, the host's clock. One run differs from the next by more
+    than our figures may be off by."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+
+    def watch(self, kind: Any) -> None:
+        _watch(kind, self._timed)
+
+    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(compiled)
+        def call(*arguments: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return compiled(*arguments)
+            finally:
+                self.total_s += time.perf_counter() - start
+
+        return call
 
 
 class StreamClock:
@@ -49,13 +72,7 @@ class StreamClock:
         )
 
     def watch(self, kind: Any) -> None:
-        """``kind``: the class whose `_observed` makes what is called in a graph's place."""
-        make = kind._observed
-
-        def observed(graph: Any, compiled: Callable[..., Any], backward: bool) -> Any:
-            return self._timed(make(graph, compiled, backward))
-
-        kind._observed = observed
+        _watch(kind, self._timed)
 
     def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         from instrumented_backend.torch_compat.fx import is_fake
@@ -73,6 +90,16 @@ class StreamClock:
         return call
 
 
+def _watch(kind: Any, timed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+    """``kind``: the class whose `_observed` makes what is called in a graph's place."""
+    make = kind._observed
+
+    def observed(graph: Any, compiled: Callable[..., Any], backward: bool) -> Any:
+        return timed(make(graph, compiled, backward))
+
+    kind._observed = observed
+
+
 def _recorded() -> Any:
     import torch
 
@@ -82,7 +109,7 @@ def _recorded() -> Any:
 
 
 def clocked(name: str, device: str) -> dict[str, Any]:
-    """Seconds in graphs by the host's clock, and how many steps it was ahead at the end."""
+    """How many steps the host was ahead at the end; its seconds in graphs in their first times."""
     import torch
     import torch._functorch.config
 
@@ -100,7 +127,6 @@ def clocked(name: str, device: str) -> dict[str, Any]:
     turns = sum(max(0, count - FIRST) for count in run.parts.values())
     return {
         "first_s": clock.first_s,
-        "shares": clock.shares(),
         "turns_ahead": ahead_s / (sum(clock.part_s.values()) / turns),
     }
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truth_programs.gpu_oracle import StreamClock
+    from truth_programs.gpu_oracle import HostClock, StreamClock
 
 _truth: dict[str, Any] = {}
 TRUTH = "truth.json"
@@ -31,7 +31,7 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
     from truth_programs.run import Run, age_s
 
     torch.set_num_threads(1)
-    stream_clock = _stream_clock() if device == "cuda" and name in ON_RANKS else None
+    clock = _gpu_clock(name in ON_RANKS) if device == "cuda" else None
     run = Run(device, long=long, few=few)
     ALL[name](run)
     if device == "cuda":
@@ -45,14 +45,15 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
         startup_s=run.startup_s,
         compile_s=calculate_time_spent().get("total_wall_time", 0.0),
         wall_s=age_s(),
-        gpu_graphs_s=stream_clock.total_s if stream_clock else None,
+        clock=type(clock).__name__,
+        graphs_s=clock.total_s if clock else None,
     )
 
 
-def _stream_clock() -> "StreamClock":
+def _gpu_clock(on_ranks: bool) -> "HostClock | StreamClock":
     from instrumented_backend.observe.graphs.graph import ObservedGraph
-    from truth_programs.gpu_oracle import StreamClock
+    from truth_programs.gpu_oracle import HostClock, StreamClock
 
-    clock = StreamClock()
+    clock = StreamClock() if on_ranks else HostClock()
     clock.watch(ObservedGraph)
     return clock

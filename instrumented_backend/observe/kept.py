@@ -12,8 +12,10 @@ from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.records import (
     EagerOpRecord,
     FileRecord,
+    GpuSection,
     GraphRecord,
     KernelRecord,
+    LedgerSection,
     LineRecord,
     MissingRecord,
     OpsRecord,
@@ -22,6 +24,15 @@ from instrumented_backend.records import (
 MAX_KERNELS = 1_000  # of a snapshot: a report that is complete can have a hundred times as many
 
 Value = TypeVar("Value")
+
+
+@dataclass
+class Sums:
+    """What is estimated of the whole run, as of the ledger's ``wall_s``."""
+
+    ops: OpsRecord
+    ledger: LedgerSection
+    gpu: GpuSection = field(default_factory=GpuSection)
 
 
 @dataclass
@@ -52,6 +63,8 @@ class Kept:
     def __init__(self, listed: bool = True) -> None:
         self.listing = Listing()
         self.listed = listed  # does the next snapshot list eager ops anew
+        self.estimated = True  # does it estimate anew; if it lists them, it does
+        self.sums: Sums | None = None
         self.left_out = 0  # kernels
         self._made = 0  # records so far
         self._pairs: list[tuple[ObservedGraph, GraphRecord]] = []

@@ -12,7 +12,13 @@ from instrumented_backend.observe.kept import Kept
 from instrumented_backend.observe.ops.meter import OpMeter
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.pacer import Pacer
-from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots
+from instrumented_backend.observe.snapshots import (
+    ESTIMATE_SHARE,
+    LISTING_SHARE,
+    Budget,
+    Busy,
+    Snapshots,
+)
 from instrumented_backend.records import Report, notes
 
 LONG_GAP_S = 1.0  # between marks: a snapshot looks into what the program runs since then
@@ -50,7 +56,7 @@ class LiveFile:
         self._assemble = assemble
         self._kept = Kept()
         self._busy = Busy()
-        self._budget = ListingBudget()
+        self._listings, self._estimates = Budget(LISTING_SHARE), Budget(ESTIMATE_SHARE)
         self.snapshots = Snapshots(self._save, self._change, failures)
         self.snapshots.wanted = saver is not None
         if saver is not None:
@@ -92,16 +98,20 @@ class LiveFile:
 
         with self._failures.guard("captured ops"):
             self._ops.count_graphs(0.0, pause)
-        self._kept.listed = listed = self._budget.allows()
+        self._kept.listed = listed = self._listings.allows()
+        due = self._estimates.allows()
+        self._kept.estimated = listed or due or self.snapshots.asked
         start_s = time.thread_time()
         observed = None
         with self._failures.guard("ops"):
-            observed = self._ops.read(listed, LONG_GAP_S)
+            observed = self._ops.read(listed, LONG_GAP_S, with_gaps=self._kept.estimated)
         report = self._assemble(observed, self._kept)
+        spent_s = time.thread_time() - start_s
         if listed:
-            spent_s = time.thread_time() - start_s
-            self._budget.spent(spent_s)
+            self._listings.spent(spent_s)
             self.snapshots.apart(spent_s)
+        elif self._kept.estimated:
+            self._estimates.spent(spent_s)
         return report
 
 

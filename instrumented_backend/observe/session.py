@@ -414,7 +414,10 @@ class Session:
             report.collectives = self._job.collectives()
         with self.failures.guard("what became of torch.compile"):
             report.compiled = compiled_records(
-                self.compiled.all(), report.graphs, report.ops.captured.ops
+                self.compiled.all(),
+                report.graphs,
+                report.ops.captured.ops,
+                report.compiling,
             )
         with self.failures.guard("cells of the notebook"):
             name_cells(report)

@@ -18,13 +18,18 @@ from instrumented_backend.observe.device.kernels import add_times
 from instrumented_backend.observe.gpu_ledger import gpu_ledger
 from instrumented_backend.observe.graphs.counters import Counts, add, metrics, moved
 from instrumented_backend.observe.graphs.graph import ObservedGraph
-from instrumented_backend.observe.kept import Kept
+from instrumented_backend.observe.kept import Kept, Sums
 from instrumented_backend.observe.ledger import ledger, ledger_without_meter
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate, OpSums, estimate
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.section import nested_calls, ops_section, ops_unknown
+from instrumented_backend.observe.ops.section import (
+    nested_calls,
+    ops_section,
+    ops_unknown,
+    set_region_times,
+)
 from instrumented_backend.observe.source_files import SourceFiles
 from instrumented_backend.observe.source_lines import add_lines
 from instrumented_backend.records import (
@@ -97,11 +102,15 @@ def assemble(
     shown = [pair for pair in known if _is_listed(*pair)]
     records = [record for _, record in shown]
     found = None
-    if observed is None:
-        ops = ops_unknown(records, not_observed)
+    if kept is not None and kept.sums is not None and not kept.estimated:
+        sums = kept.sums
+        if observed is not None:
+            set_region_times(records, observed.regions)
     else:
-        found = estimate(observed)
-        ops = ops_section(records, observed, found)
+        if observed is not None:
+            found = estimate(observed)
+        sums = _sums(records, observed, found, not_observed, started, log.totals.total_s, guard)
+    ops = sums.ops
     by_place = _by_place(ops, found, kept)
     if device is not None:
         ops.device = device.record(_calls(records))
@@ -140,26 +149,49 @@ def assemble(
         compile=compiled,
         notes=[],
         compiling=log.live.compiling(),
-        ledger=ledger_without_meter(
-            started.startup_s, time.monotonic() - started.clock_s, log.totals.total_s
-        )
-        if observed is None or found is None
-        else ledger(observed, found, started.startup_s),
+        ledger=sums.ledger,
+        gpu=sums.gpu,
     )
-    with guard("GPU ledger"):
-        report.gpu = gpu_ledger(observed, found, records)
     if ops.note is not None and ops.note_code is not None:
         report.add_note(ops.note_code, ops.note)
     report.add_notes(*remarks, *_left_out(log, kept))
-    if kept is not None and not kept.listed:
-        report.lines, report.files = kept.listing.lines, kept.listing.files
-        return report
+    if kept is not None:
+        kept.sums = sums
+        if not kept.listed:
+            report.lines, report.files = kept.listing.lines, kept.listing.files
+            return report
     with guard("lines"):
         lined = [(graph.ops, record) for graph, record in shown]
         add_lines(report, lined, found, nested_calls(observed) if observed else {}, sources)
     if kept is not None:
         kept.listing.lines, kept.listing.files = report.lines, report.files
     return report
+
+
+def _sums(
+    records: list[GraphRecord],
+    observed: Observed | None,
+    found: Estimate | None,
+    not_observed: str | None,
+    started: Started,
+    compile_s: float,
+    guard: Callable[[str], AbstractContextManager[None]],
+) -> Sums:
+    """The graphs' records get their time, on the GPU too."""
+    if observed is None or found is None:
+        wall_s = time.monotonic() - started.clock_s
+        sums = Sums(
+            ops_unknown(records, not_observed),
+            ledger_without_meter(started.startup_s, wall_s, compile_s),
+        )
+    else:
+        set_region_times(records, observed.regions)
+        sums = Sums(
+            ops_section(records, observed, found), ledger(observed, found, started.startup_s)
+        )
+    with guard("GPU ledger"):
+        sums.gpu = gpu_ledger(observed, found, records)
+    return sums
 
 
 def _by_place(

@@ -18,7 +18,9 @@ LONGEST_SHARE = 0.01  # of the run, where that is longer
 # work: each snapshot may take this share of the time since the last.
 BUSY_SHARE = 0.01
 STEADY_SHARE = 0.001  # the same where nobody has asked, as far as the longest interval allows
-LISTING_SHARE = 0.0005  # of the run
+# Of the run, what is not made anew in each snapshot.
+LISTING_SHARE = 0.0002  # eager ops by name and by line, which takes longer than all the rest
+ESTIMATE_SHARE = 0.0003  # the ledger and the totals, but for those that somebody asked for
 WORKING_SHARE = 0.1  # of a CPU; our own threads take a hundredth of that
 PATIENCE_S = 2.0  # at the end, for a snapshot that is being written
 
@@ -57,6 +59,7 @@ class Snapshots(Observer):
         self._idle = threading.Event()
         self._idle.set()
         self._asked_s: float | None = None  # since when somebody wants one soon
+        self.asked = False  # is the one that is being taken one of these
         self._stopped = False
         self._begun_s = self._clock()
         self._last: Hashable = None
@@ -119,7 +122,7 @@ class Snapshots(Observer):
                     self._one()
 
     def _one(self) -> None:
-        asked = self._asked_s is not None
+        self.asked = self._asked_s is not None
         self._asked_s = None  # what comes from now on is for the next one
         self._apart_s = 0.0
         start_s = time.thread_time()
@@ -137,14 +140,15 @@ class Snapshots(Observer):
         self._cost_s = max(0.0, time.thread_time() - start_s - self._apart_s)
         self._last_s = self._clock()
         longest_s = max(LONGEST_INTERVAL_S, LONGEST_SHARE * (self._last_s - self._begun_s))
-        grown_s = FIRST_INTERVAL_S if asked else self._interval_s * INTERVAL_GROWTH
+        grown_s = FIRST_INTERVAL_S if self.asked else self._interval_s * INTERVAL_GROWTH
         self._interval_s = min(max(grown_s, self._cost_s / STEADY_SHARE), longest_s)
 
 
-class ListingBudget:
-    """How often eager ops are listed by name and by line, which takes longer than all the rest."""
+class Budget:
+    """How often something is done that may take ``share`` of the run."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, share: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._share = share
         self._clock = clock
         self._next_s = clock()
 
@@ -153,7 +157,7 @@ class ListingBudget:
 
     def spent(self, seconds: float) -> None:
         """It was done once more, in so many seconds."""
-        self._next_s = self._clock() + seconds / LISTING_SHARE
+        self._next_s = self._clock() + seconds / self._share
 
 
 class Busy:

@@ -9,6 +9,7 @@ NEVER_CALLED = "never called"
 EAGER = "ran eagerly"  # each call
 PARTLY_EAGER = "partly eager"  # some calls, for a reason that is known
 RAISED = "raised"  # the program got an exception in place of a graph
+COMPILING = "compiling"  # no call has run a graph, and one may yet: the report is a snapshot
 
 
 @dataclass

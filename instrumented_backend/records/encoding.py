@@ -26,6 +26,9 @@ def _plain(value: Any) -> Any:
 
 _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _AT_ONCE = 100  # items of a list: no other thread runs meanwhile
+# Lists that a snapshot may have taken from the one before. Longer texts would be too much memory.
+_REPEATED = frozenset({"kernels", "lines", "files"})
+_LONGEST_KEPT = 500_000  # bytes
 
 
 def encode(report: "DataclassInstance") -> str:
@@ -44,24 +47,47 @@ def encode(report: "DataclassInstance") -> str:
     return "{\n" + ",\n".join(sections) + "\n}"
 
 
-def encoded(report: "DataclassInstance") -> Iterator[bytes]:
+def encoded(
+    report: "DataclassInstance", known: dict[str, tuple[list[Any], bytes]]
+) -> Iterator[bytes]:
     """The same piece by piece, none of which takes long, and in less time: lists in the section
-    ``compile`` have lines too, and there are fewer spaces."""
-    yield from _fields(field_values(report))
+    ``compile`` have lines too, and there are fewer spaces. See `Report.encoded`."""
+    yield from _fields(field_values(report), known)
 
 
-def _fields(values: dict[str, Any]) -> Iterator[bytes]:
+def _fields(values: dict[str, Any], known: dict[str, tuple[list[Any], bytes]]) -> Iterator[bytes]:
     before = b"{\n"
     for name, value in values.items():
         yield before + _tight(name) + b":"
         before = b",\n"
-        if isinstance(value, list):
+        if name in _REPEATED:
+            yield from _repeated(name, value, known)
+        elif isinstance(value, list):
             yield from _items(value)
         elif isinstance(value, CompileSection):
-            yield from _fields(_section(value))
+            yield from _fields(_section(value), known)
         else:
             yield _tight(value)
     yield b"}"
+
+
+def _repeated(
+    name: str, values: list[Any], known: dict[str, tuple[list[Any], bytes]]
+) -> Iterator[bytes]:
+    last, text = known.get(name, (None, b""))
+    if last is values:
+        yield text
+        return
+    known.pop(name, None)
+    pieces: list[bytes] = []
+    size = 0
+    for piece in _items(values):
+        size += len(piece)
+        if size <= _LONGEST_KEPT:
+            pieces.append(piece)
+        yield piece
+    if size <= _LONGEST_KEPT:
+        known[name] = values, b"".join(pieces)
 
 
 def _items(values: list[Any]) -> Iterator[bytes]:

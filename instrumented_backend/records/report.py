@@ -118,11 +118,15 @@ class Report(Noted):
 
         return encode(self)
 
-    def encoded(self) -> Iterator[bytes]:
-        """The same piece by piece, with fewer spaces."""
+    def encoded(self, known: dict[str, tuple[list[Any], bytes]]) -> Iterator[bytes]:
+        """The same piece by piece, with fewer spaces.
+
+        ``known`` has texts of lists, for the next report: where it has the same list, not another
+        that is equal, it has that text.
+        """
         from instrumented_backend.records.encoding import encoded
 
-        return encoded(self)
+        return encoded(self, known)
 
     @classmethod
     def from_json(cls, text: str) -> "Report":

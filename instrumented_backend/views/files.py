@@ -4,6 +4,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from instrumented_backend.records import Report
 from instrumented_backend.records.escapes import to_bytes
@@ -44,13 +45,18 @@ class CurrentFiles:
     """A report's file, brought up to date while the program runs."""
 
     def __init__(self, folder: AnyPath | None, run: Path | None) -> None:
-        """``run`` is where `run` collects reports, if it is still there."""
+        """``run`` is where `run` collects reports, if it is still there.
+
+        It comes first: what a reader has seen in ``folder``, `run` shows too, should the program
+        be killed before both are written.
+        """
         self._folders: tuple[AnyPath, ...] = tuple(
-            each for each in (folder, run) if each is not None
+            each for each in (run, folder) if each is not None
         )
         self._run = run
         self._swept = False
         self._name: str | None = None  # of the file that was written last
+        self._texts: dict[str, tuple[list[Any], bytes]] = {}  # of lists in it, by their names
         self._pid = os.getpid()
 
     def __bool__(self) -> bool:
@@ -65,7 +71,7 @@ class CurrentFiles:
             self._name, self._swept, self._pid = None, False, os.getpid()
 
         def pieces() -> Iterator[bytes]:
-            for piece in report.encoded():
+            for piece in report.encoded(self._texts):
                 go_on()
                 yield piece
             yield b"\n"

@@ -10,8 +10,9 @@ from dataclasses import replace
 from instrumented_backend.observe.compile.compiled import Cause, Compiled, Function
 from instrumented_backend.observe.messages.reasons import BreakReason, read_last_reason, read_reason
 from instrumented_backend.observe.messages.user_code import is_installed, is_internal
-from instrumented_backend.records import CompiledRecord, GraphRecord, notes
+from instrumented_backend.records import CompiledRecord, Compiling, GraphRecord, notes
 from instrumented_backend.records.compiled import (
+    COMPILING,
     EAGER,
     INLINED,
     NEVER_CALLED,
@@ -65,8 +66,12 @@ def compiled_records(
     compiled: Iterable[Compiled],
     graphs: Sequence[GraphRecord],
     captured_ops: int | None,
+    compiling: Sequence[Compiling] = (),
 ) -> list[CompiledRecord]:
-    """In the order in which the program called ``torch.compile``."""
+    """In the order in which the program called ``torch.compile``.
+
+    ``compiling``: what is being compiled now, in a call that has not ended.
+    """
     known = list(compiled)
     made: dict[int, list[GraphRecord]] = {one.number: [] for one in known}
     for graph in graphs:
@@ -90,7 +95,7 @@ def compiled_records(
             records.append(record)
             continue
         served = _served(one, calls, families[_code_of(one)], record)
-        _decide(record, one, calls, served)
+        _decide(record, one, calls, served, compiling)
         if captured_ops:
             record.pct_ops = 100 * (record.captured_ops or 0) / captured_ops
         if time_us:
@@ -212,7 +217,13 @@ def _runs_one_graph_a_call(one: Compiled, graphs: list[GraphRecord]) -> bool:
     return len(ids) == len(graphs) and places == {one.target.function[1:]}
 
 
-def _decide(record: CompiledRecord, one: Compiled, calls: int, served: bool) -> None:
+def _decide(
+    record: CompiledRecord,
+    one: Compiled,
+    calls: int,
+    served: bool,
+    compiling: Sequence[Compiling],
+) -> None:
     """The outcome, and the reason where calls ran eagerly."""
     if not calls and not served:
         record.outcome = INLINED if one.inlined else NEVER_CALLED
@@ -234,6 +245,10 @@ def _decide(record: CompiledRecord, one: Compiled, calls: int, served: bool) -> 
         raised = _raised(one)
         record.outcome = RAISED if raised and raised >= calls else EAGER
         cause = _reason(one, calls)
+        own = any((each.file, each.line) == one.target.function[1:] for each in compiling)
+        if own or (compiling and cause.code == notes.UNKNOWN):  # a function that it calls
+            record.outcome, record.eager_calls = COMPILING, None
+            return
     record.reason, record.reason_code = cause.reason, cause.code
     record.reason_file, record.reason_line = cause.file, cause.line
 

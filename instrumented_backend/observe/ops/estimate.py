@@ -5,7 +5,7 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from instrumented_backend.observe.ops.cells import Cell
@@ -98,11 +98,15 @@ class Estimate:
     other_ns: Sampled = field(default_factory=Sampled)  # of other threads, data loading apart
     unseen_ns: float = 0.0  # in gaps that nothing that was seen is like
     data_ns: tuple[int, int] = (0, 0)  # in DataLoaders: on the main thread, on others
-    by_name: dict[str, Sampled] = field(default_factory=dict)
-    by_line: dict[tuple[str, Line], Sampled] = field(default_factory=dict)
-    by_place: dict[tuple[int, Line], OpSums] = field(default_factory=dict)
+    by_name: defaultdict[str, Sampled] = field(default_factory=lambda: defaultdict(Sampled))
+    by_line: defaultdict[tuple[str, Line], Sampled] = field(
+        default_factory=lambda: defaultdict(Sampled)
+    )
+    by_place: defaultdict[tuple[int, Line], OpSums] = field(
+        default_factory=lambda: defaultdict(OpSums)
+    )
     """By the region that was called last, and line."""
-    by_gap: dict[tuple[int, int], Gaps] = field(default_factory=dict)
+    by_gap: defaultdict[tuple[int, int], Gaps] = field(default_factory=lambda: defaultdict(Gaps))
     """By the number of the mark at which they begin, and what they end at."""
 
 
@@ -113,7 +117,7 @@ def estimate(observed: Observed) -> Estimate:
     for number, group, scaled in all_scaled(observed.kinds):
         mark = observed.marks[number]
         on_main = group.ns[0] / sum(group.ns) if sum(group.ns) else 1.0
-        gaps = result.by_gap.setdefault((number, group.to), Gaps())
+        gaps = result.by_gap[number, group.to]
         gaps.n, gaps.ns = gaps.n + group.n[0], gaps.ns + group.ns[0]
         for each in scaled:
             _add(result, each, lines, mark.region, gaps.by_line if on_main else None, observed.gpu)
@@ -151,6 +155,9 @@ class _Lines:
 
     def of(self, cell: Cell) -> list[tuple[Line, float, float]]:
         """Each line with its share of the cell's ops, and of their time."""
+        if len(cell.lines) == 1 and cell.count:  # nearly always
+            (number,) = cell.lines
+            return [(self._line(number), 1.0, 1.0)]
         all_ops, all_ns = (sum(sums[i] for sums in cell.lines.values()) for i in range(2))
         if not all_ops:
             return [(UNKNOWN, 1.0, 1.0)]
@@ -199,17 +206,17 @@ def _add(
         variance = scaled.ops_variance * (cell.count / seen.ops) ** 2 if seen.ops else 0.0
         if scaled.ops_factor > 1 and cell.count % max(1.0, seen.n):
             variance += scaled.ops_factor * (scaled.ops_factor - 1) * cell.count
-        named = result.by_name.setdefault(cell.name, Sampled())
+        named = result.by_name[cell.name]
         named.add(ops, ns)
         named.ops_variance += variance
         gpu_mean_ns = gpu.mean_ns(cell.mark, cell.slot, cell.name)
         named.add_gpu(ops, gpu_mean_ns)
         for line, ops_share, ns_share in lines.of(cell):
-            on_line = result.by_line.setdefault((cell.name, line), Sampled())
+            on_line = result.by_line[cell.name, line]
             on_line.add(ops * ops_share, ns * ns_share)
             on_line.ops_variance += variance * ops_share
             on_line.add_gpu(ops * ops_share, gpu_mean_ns)
-            place = result.by_place.setdefault((region, line), OpSums())
+            place = result.by_place[region, line]
             place.add(ops * ops_share, ns * ns_share)
             if in_gap is not None:
                 in_gap[cell.name, line] = in_gap.get((cell.name, line), 0.0) + ns * ns_share
@@ -223,9 +230,9 @@ def _add_doubts(result: Estimate, scaled: Scaled, lines: _Lines) -> None:
     counts = sum((part.counts for part in parts), Counter[str]())
     doubts = {name: scaled.doubt_of(name) for name in counts}
     for name, variance in doubts.items():
-        result.by_name.setdefault(name, Sampled()).ops_variance += variance
+        result.by_name[name].ops_variance += variance
     for cell in (cell for part in parts for cell in part.cells):
         variance = doubts[cell.name] * cell.count / counts[cell.name]
         for line, share, _ in lines.of(cell):
-            on_line = result.by_line.setdefault((cell.name, line), Sampled())
+            on_line = result.by_line[cell.name, line]
             on_line.ops_variance += variance * share

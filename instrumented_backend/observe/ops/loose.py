@@ -40,7 +40,7 @@ def _by_both(observed: Observed, left_ns: float) -> Scaled:
     certain, random = (part.seen for part in observed.loose)
     compile_ns = observed.times.main_compile_ns - observed.before.compile_ns
     awake_ns = max(AWAKE * certain.ns, certain.ns - compile_ns)
-    scaled = _times(together(observed.loose), left_ns / (awake_ns + random.ns))
+    scaled = _times(together(list(observed.loose)), left_ns / (awake_ns + random.ns))
 
     def apart(name: str, estimate: float) -> float:
         """Two standard errors are how far other ways to tell are from the estimate."""

@@ -428,7 +428,9 @@ class OpMeter(Observer):
 
     # --- Reading --------------------------------------------------------------------------------
 
-    def read(self, listed: bool = True, longest_gap_s: float = 0.0) -> Observed | None:
+    def read(
+        self, listed: bool = True, longest_gap_s: float = 0.0, with_gaps: bool = True
+    ) -> Observed | None:
         """What was seen so far; None where the native part was never there. See `Copied.of`."""
         lib = self._lib
         if lib is None:
@@ -437,11 +439,9 @@ class OpMeter(Observer):
             elapsed_ns, whole = time.monotonic_ns() - self._early.since_ns, self._is_whole
             if self._unmarked:  # the gap under way is a compilation that is told of at its end
                 longest_gap_s = NEVER_S
-            copied = Copied.of(lib, listed, longest_gap_s)
+            copied, before = Copied.of(lib, listed, longest_gap_s, with_gaps), self._early.before
             copied.gpu.problem = self._gpu_problem
-            before = self._early.before
-        lines = self._lines.read() if listed else []
-        return copied.observed(lines, whole, elapsed_ns, before)
+        return copied.observed(self._lines.read() if listed else [], whole, elapsed_ns, before)
 
     def change(self) -> tuple[int, ...] | None:
         """Another one if anything was seen since the last time; None: there is nothing to see."""

@@ -108,10 +108,13 @@ class Copied:
     gpu: GpuSeen
 
     @classmethod
-    def of(cls, lib: Any, listed: bool = True, longest_gap_s: float = 0.0) -> "Copied":
+    def of(
+        cls, lib: Any, listed: bool = True, longest_gap_s: float = 0.0, with_gaps: bool = True
+    ) -> "Copied":
         """Not ``listed``: without cells and samples, but for threads that have nothing else.
 
-        The gaps under way are in it if they have lasted for ``longest_gap_s``.
+        The gaps under way are in it if they have lasted for ``longest_gap_s``. Not ``with_gaps``:
+        there are none, and nothing can be estimated.
         """
         lib.op_meter_settle(int(1e9 * longest_gap_s))
         times = native.TimeRow()
@@ -124,7 +127,9 @@ class Copied:
                 for row in begun
             ],
             events=events,
-            kinds=_rows(lib.op_meter_kinds, native.KindRow),
+            kinds=_rows(lib.op_meter_kinds, native.KindRow)
+            if with_gaps
+            else (native.KindRow * 0)(),
             cells=_rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow),
             samples=_rows(lib.op_meter_samples, native.SampleRow)
             if listed
@@ -150,8 +155,11 @@ def _observed(
     elapsed_ns: int,
     before: Before,
 ) -> Observed:
+    nothing = Part(native.Seen(), [])
+
     def part(kind: int, number: int, seen: native.Seen) -> Part:
-        return Part(seen, cells.get((kind, number), []))
+        found = cells.get((kind, number))
+        return Part(seen, found or []) if found or seen.n else nothing
 
     kinds = [
         Kind(

@@ -87,37 +87,31 @@ class Group:
 
     to: int
     octave: int
-    kinds: list[Kind] = field(default_factory=list)
+    kinds: list[Kind]
+    n: tuple[int, int] = field(init=False)
+    ns: tuple[int, int] = field(init=False)
+    first: Part = field(init=False)
+    certain: Part = field(init=False)
+    random: Part = field(init=False)
 
-    @cached_property
-    def n(self) -> tuple[int, int]:
-        return sum(kind.n[0] for kind in self.kinds), sum(kind.n[1] for kind in self.kinds)
-
-    @cached_property
-    def ns(self) -> tuple[int, int]:
-        return sum(kind.ns[0] for kind in self.kinds), sum(kind.ns[1] for kind in self.kinds)
-
-    @cached_property
-    def first(self) -> Part:
-        return together(kind.first for kind in self.kinds)
-
-    @cached_property
-    def certain(self) -> Part:
-        return together(kind.whole[0] for kind in self.kinds)
-
-    @cached_property
-    def random(self) -> Part:
-        return together(kind.whole[1] for kind in self.kinds)
+    def __post_init__(self) -> None:
+        kinds = self.kinds
+        self.n = sum(kind.n[0] for kind in kinds), sum(kind.n[1] for kind in kinds)
+        self.ns = sum(kind.ns[0] for kind in kinds), sum(kind.ns[1] for kind in kinds)
+        self.first = together([kind.first for kind in kinds])
+        self.certain = together([kind.whole[0] for kind in kinds])
+        self.random = together([kind.whole[1] for kind in kinds])
 
     @cached_property
     def slices(self) -> tuple[Part, Part]:
-        certain, random = (together(kind.slices[i] for kind in self.kinds) for i in range(2))
+        certain, random = (together([kind.slices[i] for kind in self.kinds]) for i in range(2))
         return certain, random
 
 
-def together(parts: Iterable[Part]) -> Part:
+def together(parts: list[Part]) -> Part:
     """What several kinds of gap are, taken as one."""
-    parts = [part for part in parts if part.seen.n or part.cells]
+    if len(parts) > 1:
+        parts = [part for part in parts if part.seen.n or part.cells]
     if len(parts) == 1:
         return parts[0]
     seen = Seen()
@@ -128,15 +122,13 @@ def together(parts: Iterable[Part]) -> Part:
 
 def all_scaled(kinds: Iterable[Kind]) -> Iterator[tuple[int, Group, list[Scaled]]]:
     """The mark after which they are; the gaps; what stands for them."""
-    by_mark: dict[int, dict[tuple[int, int], Group]] = {}
+    by_mark: dict[int, dict[tuple[int, int], list[Kind]]] = {}
     same_edge: dict[int, list[Group]] = {}
     for kind in kinds:
         same_edge.setdefault(kind.edge, []).append(Group(kind.to, kind.octave, [kind]))
-        groups = by_mark.setdefault(kind.mark, {})
-        group = groups.setdefault((kind.to, kind.octave), Group(kind.to, kind.octave))
-        group.kinds.append(kind)
+        by_mark.setdefault(kind.mark, {}).setdefault((kind.to, kind.octave), []).append(kind)
     for mark, groups in by_mark.items():
-        after = list(groups.values())
+        after = [Group(to, octave, alike) for (to, octave), alike in groups.items()]
         for group in after:
             yield mark, group, list(_of_group(group, after, same_edge))
 
@@ -249,7 +241,7 @@ def _of_few(
 ) -> Scaled | None:
     """Gaps, and their time, in positions of which too few were seen: taken together."""
     n, ns = sum(n for _, n, _ in few), sum(ns for _, _, ns in few)
-    random = together(kind.whole[1] for kind, _, _ in few)
+    random = together([kind.whole[1] for kind, _, _ in few])
     if random.seen.n >= ENOUGH:
         return _times(random, n / random.seen.n, ns, n - random.seen.n)
     for part in (group.random, group.certain, group.first):

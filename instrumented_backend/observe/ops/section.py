@@ -43,8 +43,6 @@ def ops_unknown(records: Sequence[GraphRecord], reason: str | None) -> OpsRecord
 
 
 def ops_section(records: Sequence[GraphRecord], observed: Observed, found: Estimate) -> OpsRecord:
-    """The graphs' records get the time in their regions."""
-    _set_region_times(records, observed.regions)
     captured = captured_ops(records, nested_calls(observed))
     captured_us = sum(row.ns for row in observed.regions.values()) / 1e3
     captured.time_us = captured_us
@@ -109,7 +107,8 @@ def nested_calls(observed: Observed) -> dict[int, int]:
     return {key: row.nested for key, row in observed.regions.items() if row.nested}
 
 
-def _set_region_times(records: Sequence[GraphRecord], regions: Mapping[int, RegionRow]) -> None:
+def set_region_times(records: Sequence[GraphRecord], regions: Mapping[int, RegionRow]) -> None:
+    """The graphs' records get the time in their regions."""
     for record in records:
         forward = regions.get(region_key(record.graph, False))
         backward = regions.get(region_key(record.graph, True))

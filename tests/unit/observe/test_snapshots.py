@@ -13,7 +13,7 @@ from sample_report import sample
 
 from instrumented_backend.observe import snapshots as snapshots_module
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.snapshots import Busy, ListingBudget, Snapshots, Stopped
+from instrumented_backend.observe.snapshots import Budget, Busy, Snapshots, Stopped
 from instrumented_backend.records import read_report
 from instrumented_backend.views.files import CurrentFiles, write_files
 
@@ -251,9 +251,9 @@ def test_the_last_report_is_not_written_over(
     assert list(tmp_path.glob(".*")) == []
 
 
-def test_the_listing_of_ops_keeps_to_its_share() -> None:
+def test_what_is_not_in_each_snapshot_keeps_to_its_share() -> None:
     now_s = 0.0
-    budget = ListingBudget(clock=lambda: now_s)
+    budget = Budget(0.0005, clock=lambda: now_s)
     listed_s = 0.0
     for second in range(100_000):
         now_s = float(second)

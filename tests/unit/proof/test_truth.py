@@ -42,34 +42,30 @@ def run_with(
     return Run(report, known, Counter({"aten::add": 100}), 400, graph_s=4.0)
 
 
-def on_gpu(*turns_ahead: float, busy: float) -> Run:
+def on_gpu(ahead: float, busy: float, clock: str = "HostClock") -> Run:
     """8 s of steps after 1 s of first ones, and 1 s that was waited for at the end, of 20 s."""
     run = run_with()
     run.report["gpu"] = {"timeline_s": 20.0, "gpus": [{"captured_pct": 41.0}]}
-    run.truth["part_s"] = {"warm-up": 1.0, "step": 8.0}
+    run.truth.update(part_s={"warm-up": 1.0, "step": 8.0}, clock=clock, graphs_s=6.4)
     run.truth["spent_s"]["synchronize"] = 1.0
-    hosts = [
-        {"first_s": 1.0, "shares": {"step": share}, "turns_ahead": ahead}
-        for share, ahead in zip((0.5, 0.6, 0.7), turns_ahead, strict=False)
-    ]
-    run.gpu = {"host": hosts, "kernels": {"shares": {"step": 0.8}, "busy": busy}}
+    host = {"first_s": 1.0, "turns_ahead": ahead}
+    run.gpu = {"host": host, "kernels": {"shares": {"step": 0.8}, "busy": busy}}
     return run
 
 
 def test_a_gpu_that_waits_for_the_host_is_the_hosts() -> None:
-    """Shares of 9 s, and the first second: 5.5, 6.4 or 7.3 s of 20."""
-    run = on_gpu(0.1, 0.2, 3, busy=0.2)
+    run = on_gpu(0.2, busy=0.2)
     assert not run.gpu_is_bound
-    assert run.gpu_truths() == pytest.approx([27.5, 32, 36.5])
     assert run.gpu_pair() == (41, pytest.approx(32))
 
 
 @pytest.mark.parametrize("ahead, busy", [(7, 0.2), (0, 0.9)])
 def test_a_gpu_that_is_the_limit_is_its_kernels(ahead: float, busy: float) -> None:
-    """0.8 of 9 s, and the first second."""
-    run = on_gpu(ahead, busy=busy)
+    """0.8 of 9 s, and the first second; on ranks, what events have measured."""
+    run = on_gpu(ahead, busy)
     assert run.gpu_is_bound
-    assert run.gpu_truths() == pytest.approx([41])
+    assert run.gpu_truth() == pytest.approx(41)
+    assert on_gpu(ahead, busy, clock="StreamClock").gpu_truth() == pytest.approx(32)
 
 
 def test_the_median_is_by_the_errors_sign() -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from instrumented_backend.records.encoding import encoded
 
 
 def of_pieces(report: Report) -> str:
-    return b"".join(report.encoded()).decode()
+    return b"".join(report.encoded({})).decode()
 
 
 @pytest.mark.parametrize("graphs", [0, 1, 99, 100, 101, 250])
@@ -50,6 +51,30 @@ def test_figures_of_numpys_kinds_are_numbers() -> None:
     """One of them costs no report."""
     report = sample()
     report.compile.total_s, report.graphs[0].calls = np.float64(1.5), np.int64(7)
-    for text in (report.to_json(), b"".join(encoded(report)).decode()):
+    for text in (report.to_json(), b"".join(encoded(report, {})).decode()):
         read = Report.from_json(text)
         assert (read.compile.total_s, read.graphs[0].calls) == (1.5, 7)
+
+
+def test_a_list_that_is_the_last_one_is_not_encoded_again() -> None:
+    """One that is equal is; nor is a long text kept."""
+    report, known = sample(), dict[str, tuple[list[Any], bytes]]()
+    first = b"".join(report.encoded(known))
+    assert known["kernels"][0] is report.kernels
+    known["kernels"] = report.kernels, b"[]"
+    assert Report.from_json(b"".join(report.encoded(known)).decode()).kernels == []
+    report.kernels = list(report.kernels)
+    assert b"".join(report.encoded(known)) == first
+    report.kernels = report.kernels * 5000
+    assert Report.from_json(b"".join(report.encoded(known)).decode()).kernels == report.kernels
+    assert "kernels" not in known
+
+
+def test_a_list_that_was_not_written_to_its_end_is_encoded_again() -> None:
+    report, known = sample(), dict[str, tuple[list[Any], bytes]]()
+    pieces = report.encoded(known)
+    while b'"kernels"' not in next(pieces):
+        pass
+    pieces.close()
+    assert "kernels" not in known
+    assert Report.from_json(b"".join(report.encoded(known)).decode()).kernels == report.kernels

@@ -133,6 +133,29 @@ def test_both_folders(tmp_path: Path) -> None:
     assert [names(folder) for folder in folders] == [["report.rank0.pid17.json"]] * 2
 
 
+def test_the_folder_of_run_is_never_older(tmp_path: Path) -> None:
+    """Wherever the program is killed while it writes."""
+    folder, run = tmp_path / "a", tmp_path / "run"
+    folder.mkdir()
+    run.mkdir()
+
+    def calls(where: Path) -> int:
+        return read_report(where / "report.rank0.pid17.json").summary.graph_calls
+
+    report, files = sample(), CurrentFiles(folder, run)
+    report.summary.graph_calls = 0
+    files.save(report, go_on)
+    seen = set()
+
+    def check() -> None:
+        seen.add((calls(run), calls(folder)))
+
+    report.summary.graph_calls = 1
+    files.save(report, check)
+    assert seen == {(0, 0), (1, 0)}
+    assert (calls(run), calls(folder)) == (1, 1)
+
+
 def test_another_rank_takes_the_files_place(files: CurrentFiles, tmp_path: Path) -> None:
     report = sample()
     files.save(report, go_on)
