@@ -1,5 +1,6 @@
 """What a program's graphs dispatch, by torch.profiler: Dynamo's graphs, run op by op."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ WRAPPERS = (
     "ProfilerStep",
 )
 NODE = "autograd::engine::evaluate_function: "
+# Calls of CUDA's runtime and driver, which Kineto has among the ops. Some have no name.
+_RUNTIME = re.compile(r"cu(da)?[A-Z]|INVALID$")
 USER_SCOPE = 7
 
 
@@ -31,6 +34,11 @@ class Profiled:
     @property
     def backward(self) -> int:
         return self.nodes.total() - self.nodes["torch::autograd::AccumulateGrad"]
+
+
+def is_no_op(name: str) -> bool:
+    """One of PyTorch's wrappers, or a call of CUDA's."""
+    return name.startswith(WRAPPERS) or _RUNTIME.match(name) is not None
 
 
 def profile(run: Callable[[], object]) -> Profiled:
@@ -49,7 +57,7 @@ def profile(run: Callable[[], object]) -> Profiled:
         if name == "TORCHDYNAMO":
             region_end[thread] = end
         if (
-            name.removeprefix(NODE).startswith(WRAPPERS)
+            is_no_op(name.removeprefix(NODE))
             or event.scope() == USER_SCOPE
             or start < op_end.get(thread, 0)
         ):

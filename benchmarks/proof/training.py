@@ -134,11 +134,7 @@ def profile(run: Callable[[], Any]) -> Events:
             continue
         if name in REGIONS:
             inside += duration
-        elif (
-            name.removeprefix(oracle.NODE).startswith(oracle.WRAPPERS)
-            or name.startswith("cu")  # calls of CUDA's runtime and driver, which are no ops
-            or event.scope() == oracle.USER_SCOPE
-        ):
+        elif oracle.is_no_op(name.removeprefix(oracle.NODE)) or event.scope() == oracle.USER_SCOPE:
             continue
         else:
             eager_ops += 1

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from threading import Lock, current_thread, main_thread
 from typing import Any
 
-from oracles.oracle import NODE, USER_SCOPE, WRAPPERS, run_in_region
+from oracles.oracle import NODE, USER_SCOPE, is_no_op, run_in_region
 from proof.naive import record_function
 
 from truth_programs.run import FIRST, Run
@@ -25,7 +25,6 @@ GRAPH = "TORCHDYNAMO"
 REGIONS = (GRAPH, "## Call CompiledFxGraph")
 IN_GRAPHS = "ops in graphs"
 COMPILATIONS = ("dynamo", "entire_backward_compile")
-NAMELESS = "INVALID"  # what Kineto calls an activity of NCCL's that is none of the dispatcher's
 RUNS = {"cpu": [FEW, FEW, TIMED], "cuda": [FEW, FEW]}  # the turns of those of `profiled`
 
 Counts = dict[str, int]
@@ -96,9 +95,7 @@ def _outermost(events: list[Any], regions: tuple[str, ...]) -> tuple[Counter[str
         is_compilation = name.endswith("(dynamo_timed)") or name.startswith(COMPILATIONS)
         if not is_compilation and not name.startswith(regions):
             op = name.removeprefix(NODE)
-            if op.startswith(WRAPPERS) or event.scope() == USER_SCOPE or name.startswith("cu"):
-                continue
-            if name == NAMELESS:
+            if is_no_op(op) or event.scope() == USER_SCOPE:
                 continue
             found[name] += 1
             in_graphs += start < graph_until.get(thread, 0)

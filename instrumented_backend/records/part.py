@@ -18,7 +18,7 @@ from instrumented_backend.records.gpu import GpuRow, GpuSection
 from instrumented_backend.records.graphs import GraphRecord, KernelRecord
 from instrumented_backend.records.ledger import LedgerSection
 from instrumented_backend.records.lines import LineRecord
-from instrumented_backend.records.notes import PART, Note
+from instrumented_backend.records.notes import GPU_UNKNOWN, PART, Note
 from instrumented_backend.records.ops import (
     CapturedRecord,
     EagerOpRecord,
@@ -49,7 +49,7 @@ def part(before: Report, after: Report) -> Report:
     result.caches = _caches(before.caches, after.caches, result.graphs, old)
     result.counters = _counters(before.counters, after.counters)
     result.ledger = _ledger(before.ledger, after.ledger)
-    result.gpu = _gpu(before.gpu, after.gpu)
+    result.gpu = _gpu(before, after)
     _compiled(result, before)
     _lines(result, before, break_places, recompile_places, kernel_places)
     counted = Counter(zip(before.notes, before.note_codes, strict=False))
@@ -279,9 +279,16 @@ def _ledger(early: LedgerSection, late: LedgerSection) -> LedgerSection:
     return result
 
 
-def _gpu(early: GpuSection, late: GpuSection) -> GpuSection:
+def _gpu(before: Report, after: Report) -> GpuSection:
+    early, late = before.gpu, after.gpu
     result = copy.deepcopy(late)
-    result.timeline_s = timeline_s = _less(late.timeline_s, early.timeline_s)
+    unseen = early.timeline_s is not None and not early.gpus
+    before_s = _run_s(before.ledger) if early.timeline_s is None else early.timeline_s
+    result.timeline_s = timeline_s = _less(late.timeline_s, before_s)
+    if unseen and late.gpus:  # theirs are of before, too, and nobody knows how much
+        result.gpus = []
+        result.note = "no window had seen a call of a graph on a GPU before this part"
+        result.note_code = GPU_UNKNOWN
     known = {gpu.device: gpu for gpu in early.gpus}
     for gpu in result.gpus:
         other = known.get(gpu.device)
@@ -289,10 +296,22 @@ def _gpu(early: GpuSection, late: GpuSection) -> GpuSection:
             _subtract(gpu, other, "captured_s", "eager_s", "idle_s")
             spread_s = _spread_s(gpu, late) + _spread_s(other, early)
             gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
+        elif timeline_s is not None:  # no graph was called on it before
+            left_s = gpu.eager_s + gpu.idle_s
+            share = max(0.0, timeline_s - gpu.captured_s) / left_s if left_s else 0.0
+            gpu.eager_s, gpu.idle_s = gpu.eager_s * share, gpu.idle_s * share
+            spread_s = _spread_s(gpu, late)
+            gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
         gpu.captured_pct = _percent(gpu.captured_s, timeline_s)
         gpu.eager_pct = _percent(gpu.eager_s, timeline_s)
         gpu.idle_pct = _percent(gpu.idle_s, timeline_s)
     return result
+
+
+def _run_s(ledger: LedgerSection) -> float:
+    """Since the first ``torch.compile``, compilations apart: a GPU's timeline has that."""
+    rows = (row for row in ledger.rows if row.threads == "main")
+    return sum(row.seconds or 0.0 for row in rows if row.row not in ("startup", "compile"))
 
 
 def _spread_s(gpu: GpuRow, section: GpuSection) -> float:

@@ -104,6 +104,7 @@ def test_a_part_of_the_run(fresh: None) -> None:
     x = torch.ones(8, device="cuda")
     for _ in range(100):
         compiled(x)
+    torch.cuda.synchronize()  # of a GPU that is behind, nothing may be known yet
     with instrumented_backend.observed() as seen:
         for _ in range(100):
             compiled(x)

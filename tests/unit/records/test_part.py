@@ -11,12 +11,15 @@ from instrumented_backend.records import (
     BreakRecord,
     CompileRecord,
     EagerOpRecord,
+    GpuSection,
     GraphRecord,
     KernelRecord,
+    LedgerRow,
     LineRecord,
     RecompileRecord,
     Report,
 )
+from instrumented_backend.records.notes import GPU_UNKNOWN
 from instrumented_backend.records.part import part
 
 
@@ -123,3 +126,39 @@ def test_the_gpus_time() -> None:
     assert (gpu.captured_pct, gpu.eager_pct, gpu.idle_pct) == pytest.approx((50, 30, 20))
     # 2 % of 1.45 s and 0.5 % of 0.45 s.
     assert gpu.spread_pct == pytest.approx(2.9 + 0.225)
+
+
+def test_a_gpu_of_which_nothing_was_known_before() -> None:
+    """It is behind with calls of before: what it does for them is none of the part's."""
+    before, after = sample_on_gpu(), sample_on_gpu()
+    before.gpu.gpus = []
+    after.gpu.timeline_s = 1.45
+    made = part(before, after).gpu
+    assert (made.timeline_s, made.gpus) == (pytest.approx(1.0), [])
+    assert made.note_code == GPU_UNKNOWN
+
+
+def test_a_gpu_that_no_graph_was_called_on_before() -> None:
+    """Its timeline begins with the run's first `torch.compile`, and the part's does not: of 3 s,
+    1 s was before. Of what is left of the others, 0.5 s, three parts in five are eager."""
+    before, after = sample_on_gpu(), sample_on_gpu()
+    before.gpu = GpuSection()
+    before.ledger.rows = [
+        LedgerRow(name, threads, seconds, None, 0.0, "exact")
+        for name, threads, seconds in (
+            ("startup", "main", 7.0),
+            ("compile", "main", 5.0),
+            ("python", "main", 0.75),
+            ("eager_ops", "main", 0.25),
+            ("eager_ops", "other", 9.0),
+        )
+    ]
+    after.gpu.timeline_s = 3.0
+    row = after.gpu.gpus[0]
+    row.captured_s, row.eager_s, row.idle_s, row.spread_pct = 1.5, 0.9, 0.6, 2.0
+    made = part(before, after).gpu
+    (gpu,) = made.gpus
+    assert made.timeline_s == pytest.approx(2.0)
+    assert (gpu.captured_s, gpu.eager_s, gpu.idle_s) == pytest.approx((1.5, 0.3, 0.2))
+    assert (gpu.captured_pct, gpu.eager_pct, gpu.idle_pct) == pytest.approx((75, 15, 10))
+    assert gpu.spread_pct == pytest.approx(3.0)
