@@ -70,9 +70,10 @@ def with_and_without(seconds: float) -> tuple[list[float], float]:
     from instrumented_backend import backend
 
     (step,) = workloads.gpt2("cpu", "instrumented")
-    snapshots = backend._session._live.snapshots
+    live = backend._session._live
+    snapshots = live.snapshots
     clock = _Clock()
-    snapshots._clock = clock
+    snapshots._clock = live._listings._clock = live._estimates._clock = clock
     spent_s = 0.0
     take = snapshots._take
 
