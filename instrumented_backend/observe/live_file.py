@@ -54,15 +54,19 @@ class LiveFile:
         self._graphs = graphs
         self._compilations = compilations
         self._assemble = assemble
-        self._kept = Kept()
         self._busy = Busy()
-        self._listings, self._estimates = Budget(LISTING_SHARE), Budget(ESTIMATE_SHARE)
+        self.reset()
         self.snapshots = Snapshots(self._save, self._change, failures)
         self.snapshots.wanted = saver is not None
         if saver is not None:
             # Not on the thread that takes snapshots: the child of a fork meanwhile could never
             # import it, and pytest parses what is imported.
             importlib.import_module("instrumented_backend.records.encoding")
+
+    def reset(self) -> None:
+        """Nothing that was kept is of the time from now on."""
+        self._kept = Kept()
+        self._listings, self._estimates = Budget(LISTING_SHARE), Budget(ESTIMATE_SHARE)
 
     def discard(self) -> None:
         if self._saver is not None:
@@ -98,20 +102,20 @@ class LiveFile:
 
         with self._failures.guard("captured ops"):
             self._ops.count_graphs(0.0, pause)
-        self._kept.listed = listed = self._listings.allows()
-        due = self._estimates.allows()
-        self._kept.estimated = listed or due or self.snapshots.asked
+        kept, listings, estimates = self._kept, self._listings, self._estimates
+        kept.listed = listings.allows()
+        kept.estimated = kept.listed or estimates.allows() or self.snapshots.asked
         start_s = time.thread_time()
         observed = None
         with self._failures.guard("ops"):
-            observed = self._ops.read(listed, LONG_GAP_S, with_gaps=self._kept.estimated)
-        report = self._assemble(observed, self._kept)
+            observed = self._ops.read(kept.listed, LONG_GAP_S, with_gaps=kept.estimated)
+        report = self._assemble(observed, kept)
         spent_s = time.thread_time() - start_s
-        if listed:
-            self._listings.spent(spent_s)
+        if kept.listed:
+            listings.spent(spent_s)
             self.snapshots.apart(spent_s)
-        elif self._kept.estimated:
-            self._estimates.spent(spent_s)
+        elif kept.estimated:
+            estimates.spent(spent_s)
         return report
 
 

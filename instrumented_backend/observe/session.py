@@ -172,6 +172,7 @@ class Session:
             for graph in self._graphs:
                 graph.reset()
             self._started = Started.now()
+        self._live.reset()
         self._each(lambda observer: observer.reset())
 
     def _after_fork(self) -> None:

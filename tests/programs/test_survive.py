@@ -8,35 +8,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from current_file import PROGRAM
 from paths import BENCHMARKS
 from programs import NO_GPU, TOOL, RunProgram
 
 from instrumented_backend.observe.parsing import THREADS_MAY_PARSE
 from instrumented_backend.records import read_report
 
-# `wait(condition)` until the file is as it says; `report()` is what it holds.
-PROGRAM = """
-    import ctypes, glob, json, os, resource, shutil, signal, sys, threading, time, torch
-    FOLDER = os.environ["INSTRUMENTED_DIR"]
-    def report():
-        found = glob.glob(f"{FOLDER}/report.rank0.pid{os.getpid()}.json")
-        return json.load(open(found[0])) if found else None
-    def wait(condition):
-        for _ in range(6000):
-            if condition(report()):
-                return
-            time.sleep(0.02)
-        raise TimeoutError(report())
-    f = torch.compile(lambda x: x.sin() + 1, backend="instrumented", dynamic=False)
-    x = torch.ones(2)
-    def train(calls):
-        for _ in range(calls):
-            f(x)
-    def has(calls):
-        return lambda known: known and known["summary"]["graph_calls"] >= calls
-    train(3)
-    wait(lambda known: has(3)(known) and known["ops"]["captured"]["ops"])
-"""
 KILLS = {
     "os._exit(7)": 7,
     "os.abort()": -signal.SIGABRT,
@@ -70,33 +48,6 @@ def test_what_is_left(run_forked: RunProgram, ending: str) -> None:
     assert done.report["ops"]["captured"]["ops"] in range(6, 2 * calls + 1, 2)
     assert len(done.report["graphs"]) == 1 and done.report["kernels"]
     assert "instrumented:" not in done.stderr
-
-
-@pytest.mark.full
-def test_what_is_exact_is_newer_than_what_is_estimated(run_forked: RunProgram) -> None:
-    """Estimates keep to their share of the run: then the ledger says of when they are."""
-    source = """
-    from instrumented_backend import backend
-    live = backend._session._live
-    wait(lambda known: live.snapshots._asked_s is None and live.snapshots._idle.is_set())
-    live._estimates._next_s = live._listings._next_s = float("inf")
-    before = report()
-    train(5)
-    wait(has(8))
-    after = report()
-    graphs = before["graphs"] + after["graphs"]
-    print([graph["calls"] for graph in graphs])
-    print(graphs[0]["forward_time_us"] < graphs[1]["forward_time_us"])
-    print(before["ledger"] == after["ledger"], before["ops"] == after["ops"])
-    live._estimates._next_s = 0.0
-    train(1)
-    wait(has(9))
-    print(report()["ledger"]["wall_s"] > after["ledger"]["wall_s"])
-    print(report()["ops"]["captured"]["ops"])
-    """
-    done = run_forked(PROGRAM + source)
-    assert done.stdout.splitlines() == ["[3, 8]", "True", "True True", "True", "18"]
-    assert done.report["ops"]["captured"]["ops"] == 18
 
 
 @pytest.mark.full

@@ -64,7 +64,7 @@ def test_a_snapshot_does_not_cut_a_compilation_that_the_native_part_has_not_been
     longest: list[float] = []
     reading = SimpleNamespace(gpu=SimpleNamespace(), observed=lambda *_: None)
     monkeypatch.setattr(
-        module.Copied, "of", lambda lib, listed, longest_s: longest.append(longest_s) or reading
+        module.Copied, "of", lambda lib, listed, longest_s, _: longest.append(longest_s) or reading
     )
     made, told = meter(), Told()
     with made.compiling():
