@@ -28,7 +28,7 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_plain)
 _AT_ONCE = 100  # items of a list: no other thread runs meanwhile
 # Lists that a snapshot may have taken from the one before. Longer texts would be too much memory.
 _REPEATED = frozenset({"kernels", "lines", "files"})
-_LONGEST_KEPT = 500_000  # bytes
+_LONGEST_KEPT = 250_000  # bytes
 
 
 def encode(report: "DataclassInstance") -> str:
