@@ -292,16 +292,15 @@ def _gpu(before: Report, after: Report) -> GpuSection:
     known = {gpu.device: gpu for gpu in early.gpus}
     for gpu in result.gpus:
         other = known.get(gpu.device)
+        spread_s = _spread_s(gpu, late)
         if other is not None:
             _subtract(gpu, other, "captured_s", "eager_s", "idle_s")
-            spread_s = _spread_s(gpu, late) + _spread_s(other, early)
-            gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
+            spread_s += _spread_s(other, early)
         elif timeline_s is not None:  # no graph was called on it before
             left_s = gpu.eager_s + gpu.idle_s
             share = max(0.0, timeline_s - gpu.captured_s) / left_s if left_s else 0.0
             gpu.eager_s, gpu.idle_s = gpu.eager_s * share, gpu.idle_s * share
-            spread_s = _spread_s(gpu, late)
-            gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
+        gpu.spread_pct = min(100.0, 100 * spread_s / timeline_s) if timeline_s else 0.0
         gpu.captured_pct = _percent(gpu.captured_s, timeline_s)
         gpu.eager_pct = _percent(gpu.eager_s, timeline_s)
         gpu.idle_pct = _percent(gpu.idle_s, timeline_s)
