@@ -126,8 +126,8 @@ int64_t op_meter_size(const char* name) {
   return 0;
 }
 
-// Gaps that are under way, and have been for so long, end here and go on as new ones, for what is
-// read next to be whole.
+// Gaps that are under way, and have been for so long, not counting compilations, end here and go on
+// as new ones, for what is read next to be whole.
 void op_meter_settle(int64_t longer_than_ns) {
   Meter& m = meter();
   const Booked lock(m);
@@ -135,7 +135,7 @@ void op_meter_settle(int64_t longer_than_ns) {
   for (Line* line : m.lines) {
     settle_quiet(*line, now);
     Position* from = line->from;
-    if (from != nullptr && now - line->gap_start >= longer_than_ns) {
+    if (from != nullptr && now - line->gap_start - apart_of(*line) >= longer_than_ns) {
       end_gap(*line, 0, now);
       begin_gap_at(*line, from, now);
     }

@@ -13,10 +13,9 @@ from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.loose import loose
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import Scaled, all_scaled
+from instrumented_backend.observe.ops.scaling import SMALL_OP_NS, Scaled, all_scaled
 from instrumented_backend.observe.ops.spread import SPREAD
 
-SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 # From `torch.compile` to the first compilation, and from there to the graph's call: so long takes
 # what PyTorch does then on a busy machine, where the program itself does next to nothing.
 PREPARING_NS = 100_000_000

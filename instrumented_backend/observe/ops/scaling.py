@@ -29,6 +29,7 @@ WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
+SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
 
 @dataclass(frozen=True)
@@ -255,8 +256,14 @@ def _of_few(
 
 def _like(near: Part, n: float, ns: float, octave: int) -> Scaled:
     """``n`` gaps that took ``ns``, by what was seen of others that are of another length."""
+    longer = _octave_of(near) - octave
+    if longer > (1 if octave >= LONG else REACH):
+        # Nothing holds up gaps by so much: these are as pieces of such a gap. Two standard errors
+        # are as many ops as go into their time.
+        scaled = _times(near, ns / near.seen.ns, ns, 0.0)
+        return replace(scaled, ops_variance=(max(scaled.ops, ns / SMALL_OP_NS) / SPREAD) ** 2)
     scaled = _times(near, n / near.seen.n, ns, n)
-    if octave <= _octave_of(near):
+    if longer >= 0:
         return scaled
     # What made these longer may have been ops like the others, or none: two standard errors are as
     # many as go into the time.

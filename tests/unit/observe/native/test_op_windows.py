@@ -154,6 +154,19 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
     assert 0 < slices.seen.op_ns <= slices.seen.ns < sum(kind.ns)
 
 
+def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
+    """Where gaps that are long are cut, for a snapshot, one that is compiled in is not."""
+    call(op_meter, 1)
+    op_meter.op_meter_quiet(1, True, 0)
+    for _ in range(3):
+        time.sleep(LONG_S)
+        op_meter.op_meter_settle(int(1e9 * LONG_S))
+    op_meter.op_meter_quiet(-1, True, 0)
+    call(op_meter, 2)
+    assert gaps(seen(op_meter))[(1,), 2] == 1
+    assert gaps(seen(op_meter))[(1,), 0] == 0  # no piece of it
+
+
 def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
     """It began in it, and counts: or long ops would be missed."""
     inside, closed = threading.Event(), threading.Event()

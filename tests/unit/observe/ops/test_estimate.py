@@ -1,80 +1,15 @@
 """Extrapolation: by hand-computed sums, and over simulated runs whose truth is known."""
 
-import itertools
 import math
 
 import pytest
+from seen_gaps import LONG, REGION, S, kind, observed, part
 
-from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
-from instrumented_backend.observe.ops.observed import Before, Kind, Mark, Observed, Part
+from instrumented_backend.observe.ops.observed import Before, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
-
-REGION = 1
-LONG = 27
-S = 10**9
-
-
-def nothing() -> Part:
-    return Part(Seen(), [])
-
-
-def part(*windows: tuple[float, float, float, float], cells: list[Cell] | None = None) -> Part:
-    """Each window's gaps (or seconds), nanoseconds, ops and their nanoseconds."""
-    n, ns, ops, op_ns = (sum(window[i] for window in windows) for i in range(4))
-    seen = Seen(n, ns, ops, op_ns, len(windows))
-    for each_n, _, each_ops, each_ns in windows:
-        seen.n2 += each_n**2
-        seen.ops2 += each_ops**2
-        seen.ops_n += each_ops * each_n
-        seen.op_ns2 += each_ns**2
-        seen.op_ns_n += each_ns * each_n
-        if each_n == int(each_n):  # gaps, all alike
-            seen.each_ops2 += each_ops**2 / each_n
-            seen.each_op_ns2 += each_ns**2 / each_n
-    if cells is None:
-        cells = [Cell("aten::add", 0, 0, round(ops), round(op_ns), {})]
-    return Part(seen, cells)
-
-
-_edges = itertools.count(1)
-
-
-def kind(
-    n: int,
-    ns: int,
-    certain: Part | None = None,
-    by_chance: Part | None = None,
-    *,
-    octave: int = 10,
-    slices: Part | None = None,
-    certain_slices: Part | None = None,
-    mark: int = 0,
-    to: int = 1,
-    others: tuple[int, int] = (0, 0),
-    first: Part | None = None,
-    edge: int | None = None,
-) -> Kind:
-    whole = certain or nothing(), by_chance or nothing()
-    in_slices = certain_slices or nothing(), slices or nothing()
-    edge = next(_edges) if edge is None else edge
-    counts = (n, others[0]), (ns, others[1])
-    return Kind(edge, mark, to, octave, *counts, whole, in_slices, first or nothing())
-
-
-def observed(
-    *kinds: Kind,
-    whole: bool = False,
-    loose: tuple[Part, Part] | None = None,
-    elapsed_ns: int = 10**9,
-    lines: list[Line] | None = None,
-) -> Observed:
-    times = TimeRow()
-    marks = [Mark(REGION, None, False), Mark(REGION, "enumerate(DataLoader)#It", True)]
-    loose = loose or (nothing(), nothing())
-    return Observed(marks, list(kinds), loose, {}, times, lines or [], whole, elapsed_ns)
 
 
 def test_all_that_was_seen_stands_for_itself() -> None:
@@ -200,6 +135,16 @@ def test_longer_gaps_that_were_not_seen_may_have_more_ops() -> None:
     assert SPREAD * found.eager.ops_error == pytest.approx(180)
     # Of time, half of what their own 50 + 100 ns of ops leave.
     assert SPREAD * found.eager.ns_error == pytest.approx((10_000 - 100) / 2)
+
+
+def test_short_gaps_are_not_like_one_that_is_a_thousand_times_as_long() -> None:
+    """Such as what a snapshot cuts off while a compilation goes on in a gap."""
+    known = kind(1, 4 * S, first=part((1, 4 * S, 60_000, 3 * S)), octave=31)
+    found = estimate(observed(known, kind(4, 400_000, octave=16)))
+    assert found.eager.ops == pytest.approx(60_000 + 60_000 * 400_000 / (4 * S))
+    assert found.eager.ns == pytest.approx(3 * S * (1 + 400_000 / (4 * S)))
+    # As many small ops as go into their time.
+    assert SPREAD * found.eager.ops_error == pytest.approx(40)
 
 
 def test_gaps_like_those_that_took_no_time() -> None:
@@ -409,6 +354,14 @@ def test_long_gaps_that_nobody_saw_are_like_those_of_about_their_length() -> Non
     assert found.eager.ops == pytest.approx(21 * 5600) and found.unseen_ns == 0
     # Half as long again, by as many ops or by none.
     assert SPREAD * found.eager.ops_error == pytest.approx(5600 * 0.5)
+
+
+def test_long_gaps_that_nobody_saw_have_ops_by_their_time() -> None:
+    """Where what was seen is far longer."""
+    seen = kind(1, 60 * S, first=part((1, 60 * S, 60_000, 30 * S)), octave=35)
+    found = estimate(observed(seen, kind(2, S, octave=28)))
+    assert found.eager.ops == pytest.approx(61_000)
+    assert SPREAD * found.eager.ops_error == pytest.approx(100_000)  # small ones
 
 
 def test_data_loading_is_apart() -> None:
