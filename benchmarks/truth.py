@@ -9,11 +9,11 @@ forks of one that has imported torch. Its truth comes from elsewhere:
 
 - counts of ops: how often each part of the program ran, which the program counts, times what
   torch.profiler sees in that part, in another process (`truth_programs/oracle.py`);
-- the ledger: the program's own clocks round what it does, torch's own figure for compile time, and
-  a clock round each graph under plain Inductor; what these cannot tell, by `always`;
+- the ledger: the program's own clocks round what it does and round each graph, torch's own figure
+  for compile time; what these cannot tell, by `always`;
 - shares of op time: `always`, which sees each op;
-- on a GPU, the captured share of its timeline, and what bounds it: a clock on the host round each
-  graph, or torch.profiler's kernels; on ranks, events (`truth_programs/gpu_oracle.py`).
+- on a GPU, the captured share of its timeline, and what bounds it: the clock round each graph, or
+  torch.profiler's kernels; on ranks, events (`truth_programs/gpu_oracle.py`).
 
 A row is the median run, with the worst run's error. Exit code 1 if a row is off by more than its
 limit. Ctrl-C prints what was measured until then.
@@ -104,7 +104,7 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
     with click.progressbar(tasks, label=f"{name:17}", file=sys.stderr) as bar:
         for task in bar:
             if task == "oracle":
-                known = _call(oracle.profiled, name, device, few=oracle.RUNS[device])
+                known = _call(oracle.counted, name, device, few=oracle.RUNS)
                 if device == "cuda":
                     few = [gpu_oracle.PROFILED]
                     kernels = _call(gpu_oracle.profiled, name, device, few=few)

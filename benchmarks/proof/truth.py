@@ -43,7 +43,6 @@ class Run:
     truth: dict[str, Any]
     eager: Counter[str]  # by the oracle
     captured_ops: int
-    graph_s: float | None = None  # by the oracle's clock, of the main thread
     gpu: dict[str, Any] | None = None  # by `gpu_oracle`, with CUDA
 
     @property
@@ -112,7 +111,8 @@ class Run:
             "startup": truth["startup_s"],
             "compile": truth["compile_s"],
             "data": truth["spent_s"].get("data", 0.0),
-            "captured": self.graph_s,
+            # On CUDA the clock is of autograd's thread, too.
+            "captured": None if self.gpu else truth["graphs_s"],
         }.get(row)
         return None if seconds is None else 100 * seconds / (self.wall_s or truth["wall_s"])
 
@@ -187,17 +187,11 @@ def run_of(folder: Path, oracle: dict[str, Any]) -> Run:
     truth = json.loads((folder / TRUTH).read_text())
     (report,) = folder.glob("report.*.json")
     parts = truth["parts"]
-    graph_s = None
-    if "graph_shares" in oracle:
-        graph_s = oracle["graph_first_s"] + truth["spent_s"].get("graph", 0.0)
-        for part, seconds in truth["part_s"].items():
-            graph_s += seconds * oracle["graph_shares"].get(part, 0.0)
     return Run(
         json.loads(report.read_text()),
         truth,
         eager_of(oracle, parts),
         captured_of(oracle, parts),
-        graph_s,
         oracle.get("gpu"),
     )
 

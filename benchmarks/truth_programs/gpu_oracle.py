@@ -7,7 +7,6 @@ Which of the two it is, a third process tells. On ranks, the run of ours has eve
 graph (`StreamClock`).
 """
 
-import functools
 import time
 from bisect import bisect_right
 from collections import defaultdict
@@ -17,95 +16,12 @@ from typing import Any
 
 from proof.device_time import in_region
 
-from truth_programs.oracle import GraphClock, inductor
+from truth_programs.clocks import GraphClock
+from truth_programs.oracle import inductor
 from truth_programs.run import FIRST, Run
 
 PROFILED = 20  # turns of each loop
 PART = "part: "
-
-
-class HostClock:
-    """Round each graph of a run of ours, the host's clock. One run differs from the next by more
-    than our figures may be off by."""
-
-    def __init__(self) -> None:
-        self.total_s = 0.0
-
-    def watch(self, kind: Any) -> None:
-        _watch(kind, self._timed)
-
-    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(compiled)
-        def call(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return compiled(*arguments)
-            finally:
-                self.total_s += time.perf_counter() - start
-
-        return call
-
-
-class StreamClock:
-    """Round each graph of a run of ours, torch's own events on the stream that it is called on.
-
-    On ranks a stream waits for the other rank, for as long as the two happen to be apart in that
-    run: no other process is a truth of it, and no clock of the host's.
-    """
-
-    def __init__(self) -> None:
-        self._calls: list[tuple[Any, Any, Any]] = []
-
-    @property
-    def total_s(self) -> float:
-        """Once all is done.
-
-        Where a stream waits for the host, an event takes as long as it takes Python: as long as
-        from the first to the second of two that follow each other.
-        """
-        return (
-            sum(
-                float(start.elapsed_time(end)) - float(before.elapsed_time(start))
-                for before, start, end in self._calls
-            )
-            / 1e3
-        )
-
-    def watch(self, kind: Any) -> None:
-        _watch(kind, self._timed)
-
-    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        from instrumented_backend.torch_compat.fx import is_fake
-
-        @functools.wraps(compiled)
-        def call(*arguments: Any) -> Any:
-            if any(map(is_fake, arguments)):  # DDPOptimizer's, while it compiles
-                return compiled(*arguments)
-            before, start = _recorded(), _recorded()
-            try:
-                return compiled(*arguments)
-            finally:
-                self._calls.append((before, start, _recorded()))
-
-        return call
-
-
-def _watch(kind: Any, timed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
-    """``kind``: the class whose `_observed` makes what is called in a graph's place."""
-    make = kind._observed
-
-    def observed(graph: Any, compiled: Callable[..., Any], backward: bool) -> Any:
-        return timed(make(graph, compiled, backward))
-
-    kind._observed = observed
-
-
-def _recorded() -> Any:
-    import torch
-
-    event = torch.cuda.Event(enable_timing=True)
-    event.record()
-    return event
 
 
 def clocked(name: str, device: str) -> dict[str, Any]:
@@ -116,7 +32,7 @@ def clocked(name: str, device: str) -> dict[str, Any]:
     from truth_programs.catalogue import ALL
 
     torch.set_num_threads(1)
-    clock = GraphClock(all_threads=True)
+    clock = GraphClock()
     run = Run(device, inductor(clock.timed), watch=clock.watch)
     # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
     with torch._functorch.config.patch(enable_autograd_cache=False):

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from truth_programs.gpu_oracle import HostClock, StreamClock
+    from truth_programs.clocks import HostClock, StreamClock
 
 _truth: dict[str, Any] = {}
 TRUTH = "truth.json"
@@ -31,7 +31,7 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
     from truth_programs.run import Run, age_s
 
     torch.set_num_threads(1)
-    clock = _gpu_clock(name in ON_RANKS) if device == "cuda" else None
+    clock = _graph_clock(device, name in ON_RANKS)
     run = Run(device, long=long, few=few)
     ALL[name](run)
     if device == "cuda":
@@ -46,14 +46,15 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
         compile_s=calculate_time_spent().get("total_wall_time", 0.0),
         wall_s=age_s(),
         clock=type(clock).__name__,
-        graphs_s=clock.total_s if clock else None,
+        graphs_s=clock.total_s,
     )
 
 
-def _gpu_clock(on_ranks: bool) -> "HostClock | StreamClock":
+def _graph_clock(device: str, on_ranks: bool) -> "HostClock | StreamClock":
     from instrumented_backend.observe.graphs.graph import ObservedGraph
-    from truth_programs.gpu_oracle import HostClock, StreamClock
+    from truth_programs.clocks import HostClock, StreamClock
 
-    clock = StreamClock() if on_ranks else HostClock()
+    on_cuda = device == "cuda"
+    clock = StreamClock() if on_cuda and on_ranks else HostClock(all_threads=on_cuda)
     clock.watch(ObservedGraph)
     return clock

@@ -1,15 +1,13 @@
-"""A program's truth by torch.profiler: what its parts dispatch, and where their time goes.
+"""A program's truth by torch.profiler: what its parts dispatch.
 
-Three runs in one process, none with our package: Inductor, each graph in a region, which gives
-the eager ops; Dynamo's graphs op by op, which gives the captured ones; and Inductor with a clock
-round each graph, which gives their share of each part's time.
+Two runs in one process, none with our package: Inductor, each graph in a region, which gives the
+eager ops; and Dynamo's graphs op by op, which gives the captured ones.
 """
 
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Lock, current_thread, main_thread
+from threading import Lock
 from typing import Any
 
 from oracles.oracle import NODE, USER_SCOPE, is_no_op, run_in_region
@@ -20,12 +18,11 @@ from truth_programs.run import FIRST, Run
 FEW = 12  # turns of each loop in a run of these
 EVERY = 7  # of the times that a part runs after its first, each so many-th is counted, up to
 MOST = 9
-TIMED = 100  # turns of each loop in the run with a clock
 GRAPH = "TORCHDYNAMO"
 REGIONS = (GRAPH, "## Call CompiledFxGraph")
 IN_GRAPHS = "ops in graphs"
 COMPILATIONS = ("dynamo", "entire_backward_compile")
-RUNS = {"cpu": [FEW, FEW, TIMED], "cuda": [FEW, FEW]}  # the turns of those of `profiled`
+RUNS = [FEW, FEW]  # the turns of those of `counted`
 
 Counts = dict[str, int]
 
@@ -103,47 +100,6 @@ def _outermost(events: list[Any], regions: tuple[str, ...]) -> tuple[Counter[str
     return found, in_graphs
 
 
-class GraphClock:
-    """Inductor, with a clock round each graph, forward and backward.
-
-    Of the main thread; with ``all_threads`` of all, as CUDA's backward is on one of autograd's.
-    """
-
-    def __init__(self, all_threads: bool = False) -> None:
-        self._all_threads = all_threads
-        self.total_s = 0.0
-        self.first_s = 0.0  # in the first times of all parts
-        self.graph_s: dict[str, float] = defaultdict(float)  # by part, in all later times
-        self.part_s: dict[str, float] = defaultdict(float)
-
-    @contextmanager
-    def watch(self, name: str, number: int) -> Iterator[None]:
-        before_s, start = self.total_s, time.perf_counter()
-        yield
-        if number < FIRST:
-            self.first_s += self.total_s - before_s
-        elif current_thread() is main_thread():
-            self.graph_s[name] += self.total_s - before_s
-            self.part_s[name] += time.perf_counter() - start
-
-    def shares(self) -> dict[str, float]:
-        return {name: self.graph_s[name] / seconds for name, seconds in self.part_s.items()}
-
-    def timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        """As close to the call as Python can be: small graphs take some microseconds."""
-
-        def call(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return compiled(*arguments)
-            finally:
-                seconds = time.perf_counter() - start
-                if self._all_threads or current_thread() is main_thread():
-                    self.total_s += seconds
-
-        return call
-
-
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -170,25 +126,8 @@ def inductor(wrap: Wrap) -> Callable[..., Any]:
     return compile_graph
 
 
-def profiled(name: str, device: str) -> dict[str, Any]:
-    """In a process of its own: all that is known of a program's parts."""
-    import torch
-
-    from truth_programs.catalogue import ALL
-
-    answer = counted(name, device)
-    if device == "cpu":  # elsewhere the backward is on a thread of autograd's
-        torch._dynamo.reset()
-        clock = GraphClock()
-        # Out of AOTAutograd's cache a backward comes as it was compiled, with no clock round it.
-        with torch._functorch.config.patch(enable_autograd_cache=False):
-            ALL[name](Run(device, inductor(clock.timed), few=TIMED, watch=clock.watch))
-        answer["graph_first_s"], answer["graph_shares"] = clock.first_s, clock.shares()
-    return answer
-
-
 def counted(name: str, device: str) -> dict[str, Any]:
-    """By part, its "eager" ops, and what there is to know of its "graphs"."""
+    """In a process of its own: by part, its "eager" ops, and what there is to know of "graphs"."""
     import torch
 
     from truth_programs.catalogue import ALL

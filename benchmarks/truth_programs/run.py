@@ -42,7 +42,7 @@ class Run:
         self.parts: dict[str, int] = defaultdict(int)
         self.part_s: dict[str, float] = defaultdict(float)  # without its first times
         # By kind: "first" calls of compiled functions, later "call"s, "backward", "data", "sleep",
-        # "eager"; "graph": known to be in a graph as a whole. Not what other threads do.
+        # "eager". Not what other threads do.
         self.spent_s: dict[str, float] = defaultdict(float)
 
     # --- What is compiled -----------------------------------------------------------------------

@@ -134,5 +134,5 @@ def long_call(run: Run) -> None:
         if half == 0:
             with run.part("short call"):
                 run.call(long_function, square, briefly)
-            with run.part("long call"), run.spent("graph"):
+            with run.part("long call"):
                 long_function(square, seconds)

@@ -29,6 +29,7 @@ WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
+FEW = 8  # windows
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
 
@@ -327,7 +328,7 @@ def _of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
                 share = part.seen.ns / seen_ns
                 factor = max(1.0, ns * share / part.seen.ns)
                 scaled = _times(part, factor, ns * share, part.seen.n * (factor - 1))
-                yield scaled if part is not random else _with_edges(scaled)
+                yield scaled if part is not random else _unlike(_with_edges(scaled), certain)
         return
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if known.seen.ns:
@@ -366,6 +367,27 @@ def _with_edges(scaled: Scaled) -> Scaled:
         scaled,
         ops_variance=scaled.ops_variance + ops_variance,
         ns_variance=scaled.ns_variance + ops_variance * per_op**2,
+    )
+
+
+def _unlike(scaled: Scaled, certain: Part) -> Scaled:
+    """Few windows of chance tell little of how their time differs from the rest's.
+
+    Two standard errors are at least by how much certain windows differ from them.
+    """
+    seen, known = scaled.part.seen, certain.seen
+    if seen.windows >= FEW or not known.ns:
+        return scaled
+
+    def apart(name: str, estimate: float) -> float:
+        of_certain = getattr(known, name) * seen.ns / known.ns
+        share = of_certain / getattr(seen, name) - 1 if getattr(seen, name) else 0.0
+        return float(estimate * share / SPREAD) ** 2
+
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
+        ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
     )
 
 

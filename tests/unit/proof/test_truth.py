@@ -38,8 +38,8 @@ def run_with(
         "ledger": {"wall_s": 10.0 if rows else None, "rows": ledger},
     }
     known: dict[str, Any] = {"startup_s": 2.0, "compile_s": 1.0, "wall_s": 10.0, "exit_s": 10.2}
-    known["spent_s"] = {"data": 0.5, "sleep": 3.0}
-    return Run(report, known, Counter({"aten::add": 100}), 400, graph_s=4.0)
+    known.update(spent_s={"data": 0.5, "sleep": 3.0}, graphs_s=4.0)
+    return Run(report, known, Counter({"aten::add": 100}), 400)
 
 
 def on_gpu(ahead: float, busy: float, clock: str = "HostClock") -> Run:

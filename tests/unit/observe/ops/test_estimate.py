@@ -213,6 +213,19 @@ def test_slices_in_certain_windows_stand_for_themselves() -> None:
     assert only.eager.ops == pytest.approx(9000 * 6)
 
 
+def test_slices_of_few_windows_are_as_uncertain_as_certain_ones_differ_from_them() -> None:
+    # 10 s left, of which two windows saw 0.2 s, with 100 ops; the certain one had 90 in 0.2 s.
+    certain, slices = part((2, 2 * S, 900, 9e6)), part(*[(0.1, S // 10, 50, 5e5)] * 2)
+    long = kind(1, 12 * S, octave=33, slices=slices, certain_slices=certain)
+    found = estimate(observed(long))
+    assert found.eager.ops == pytest.approx(900 + 5000)
+    edges = 50**2 * 2 / 6
+    assert found.eager.ops_error == pytest.approx(math.sqrt((500 / SPREAD) ** 2 + edges))
+    many = part(*[(0.1, S // 10, 50, 5e5)] * 8)
+    found = estimate(observed(kind(1, 12 * S, octave=33, slices=many, certain_slices=certain)))
+    assert found.eager.ops_error == pytest.approx(math.sqrt(12.5**2 * 8 / 6))
+
+
 def test_no_more_time_than_the_clock_allows() -> None:
     # 2 gaps seen of 10, with 90 ns of ops in each; all 10 took 500 ns.
     found = estimate(observed(kind(10, 500, None, part((1, 100, 1, 90), (1, 100, 1, 90)))))
