@@ -30,6 +30,7 @@ HELD_UP = 4.0  # times as long as others with as many ops
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
 FEW = 8  # windows
+UNLIKELY = 0.05
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
 
@@ -328,7 +329,10 @@ def _of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
                 share = part.seen.ns / seen_ns
                 factor = max(1.0, ns * share / part.seen.ns)
                 scaled = _times(part, factor, ns * share, part.seen.n * (factor - 1))
-                yield scaled if part is not random else _unlike(_with_edges(scaled), certain)
+                if part is random:
+                    scaled = _unlike(_with_edges(scaled), certain)
+                    scaled = _of_few_windows(scaled, ns * share, group, after)
+                yield scaled
         return
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if known.seen.ns:
@@ -389,6 +393,29 @@ def _unlike(scaled: Scaled, certain: Part) -> Scaled:
         ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
         ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
     )
+
+
+def _of_few_windows(scaled: Scaled, ns: float, group: Group, after: list[Group]) -> Scaled:
+    """A long gap may be one thing at first and another one later, and chance have met but one.
+
+    One window tells nothing of the rest: two standard errors are all of it. Of few, the next one
+    may have met what was seen in other gaps after the same mark.
+    """
+    seen = scaled.part.seen
+    if seen.windows >= FEW or ns <= seen.ns:
+        return scaled
+    if seen.windows < 2:
+        unseen = 1 - seen.ns / ns
+        scaled = replace(
+            scaled,
+            ops_variance=scaled.ops_variance + (scaled.ops * unseen / SPREAD) ** 2,
+            ns_variance=scaled.ns_variance + (scaled.ns * unseen / SPREAD) ** 2,
+        )
+    # What as many windows miss one time in twenty is at most that share of the time.
+    most_s = 1e-9 * (ns - seen.ns) * (1 - UNLIKELY ** (1 / seen.windows))
+    others = [other.slices[1] for other in after if other is not group and other.octave >= LONG]
+    doubts = [Doubt(part, (most_s / SPREAD) ** 2) for part in others if part.seen.n]
+    return replace(scaled, doubts=tuple(doubts)) if doubts else scaled
 
 
 def _times(part: Part, factor: float, limit_ns: float, extrapolated: float) -> Scaled:

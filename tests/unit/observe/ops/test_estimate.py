@@ -226,6 +226,33 @@ def test_slices_of_few_windows_are_as_uncertain_as_certain_ones_differ_from_them
     assert found.eager.ops_error == pytest.approx(math.sqrt(12.5**2 * 8 / 6))
 
 
+def test_one_window_tells_nothing_of_the_rest_of_a_long_gap() -> None:
+    slices = part((0.1, S // 10, 500, 5e6))
+    found = estimate(observed(kind(1, S, octave=29, slices=slices)))
+    assert found.eager.ops == pytest.approx(5000)
+    # All of the other 4500; and by chance: ten times the square root; and the window's two ends.
+    apart, by_chance, edges = 4500 / SPREAD, 10 * math.sqrt(500), 10 / math.sqrt(6)
+    error = math.sqrt(apart**2 + 0.9 * by_chance**2 + edges**2)
+    assert found.eager.ops_error == pytest.approx(error)
+
+
+def test_few_windows_may_have_missed_what_other_long_gaps_have() -> None:
+    """Two saw nothing in the last gap; 1 - sqrt(0.05) of its other 0.8 s may be like the first."""
+    first = part(*[(0.1, S // 10, 500, 5e6)] * 8)
+    known = kind(1, 4 * S, octave=31, slices=first)
+    nothing_seen = part((0.1, S // 10, 0, 0), (0.1, S // 10, 0, 0), cells=[])
+    found = estimate(observed(known, kind(1, S, octave=29, slices=nothing_seen, to=0)))
+    alone = estimate(observed(known))
+    assert found.eager.ops == alone.eager.ops == pytest.approx(20_000)
+    doubt = 5000 * 0.8 * (1 - math.sqrt(0.05)) / SPREAD
+    for name in ("eager", "by_name"):
+        errors = [
+            each.eager if name == "eager" else each.by_name["aten::add"] for each in (found, alone)
+        ]
+        added = math.sqrt(errors[0].ops_error ** 2 - errors[1].ops_error ** 2)
+        assert added == pytest.approx(doubt)
+
+
 def test_no_more_time_than_the_clock_allows() -> None:
     # 2 gaps seen of 10, with 90 ns of ops in each; all 10 took 500 ns.
     found = estimate(observed(kind(10, 500, None, part((1, 100, 1, 90), (1, 100, 1, 90)))))
