@@ -6,7 +6,7 @@ from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.gpu_time import GpuEstimate, gpu_estimates
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import LONG
+from instrumented_backend.observe.ops.scaled import LONG
 from instrumented_backend.records import (
     GPU_BOUND,
     LAUNCH_BOUND,

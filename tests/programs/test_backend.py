@@ -41,9 +41,12 @@ def test_by_name_without_an_import(run_forked: RunProgram) -> None:
     "imports",
     [
         "import instrumented_backend",
-        "import torch._dynamo, instrumented_backend",
+        pytest.param("import torch._dynamo, instrumented_backend", marks=pytest.mark.full),
         "from instrumented_backend import instrumented; import torch._dynamo",
-        "import torch; torch._dynamo.list_backends(); import instrumented_backend.backend",
+        pytest.param(
+            "import torch; torch._dynamo.list_backends(); import instrumented_backend.backend",
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_importing_it_as_well_is_fine(run_forked: RunProgram, imports: str) -> None:

@@ -148,6 +148,7 @@ def test_bypass_and_its_reason(run_forked: RunProgram) -> None:
     assert report["caches"]["bypass_reasons"] == {graph["cache_reason"]: 1}
 
 
+@pytest.mark.full
 def test_no_cache_at_all(run_forked: RunProgram) -> None:
     report = run_forked(
         """

@@ -70,7 +70,7 @@ def harness() -> Iterator[Harness]:
         pytest.param(False, id="inference", marks=pytest.mark.full),
     ],
 )
-@pytest.mark.parametrize("name", full_but(architectures.ALL_ARCHITECTURES, "gpt2"))
+@pytest.mark.parametrize("name", full_but(architectures.ALL_ARCHITECTURES))
 def test_architectures(harness: Harness, name: str, training: bool) -> None:
     """The limits are the issue's: 1 % of the forward's ops, 2 % of the autograd nodes."""
     model, inputs = architectures.ALL_ARCHITECTURES[name]()

@@ -55,6 +55,7 @@ def test_the_demo_without_the_device_it_is_to_use() -> None:
     assert "no CUDA device here, or torch has no CUDA" in done.stderr
 
 
+@pytest.mark.full
 def test_demo(run_program: RunProgram) -> None:
     done = run_program("", command=(*TOOL, "demo", "--steps", "3"))
     assert done.stdout.count("loss") == 3

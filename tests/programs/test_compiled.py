@@ -58,6 +58,7 @@ model(x), model(x)
     assert not first_line(done).startswith(("nothing", "not compiled", "ran eagerly"))
 
 
+@pytest.mark.full
 def test_two_sequentials(run_forked: RunProgram) -> None:
     """To Dynamo they are one function, recompiled."""
     program = (
@@ -112,6 +113,7 @@ first(x), second(x), second(x)
     assert (first["outcome"], second["outcome"]) == ("compiled", "compiled")
 
 
+@pytest.mark.full
 def test_a_function_that_another_one_takes_in(run_forked: RunProgram) -> None:
     done = run_forked(f"""{SETUP}
 @torch.compile(backend="instrumented", options={{"epilogue_fusion": True}})
@@ -153,6 +155,7 @@ for n in range(10):
     assert f":{line_of(program, 'asked')} was called 10 times and ran eagerly in 8 of them" in said
 
 
+@pytest.mark.full
 def test_a_stance_for_a_while(run_forked: RunProgram) -> None:
     done = run_forked(f"""{SETUP}
 step = torch.compile(lambda x: x.mm(x.t()), backend="instrumented")
@@ -184,6 +187,7 @@ step(x), step(x)
     assert record["pct_ops"] == 100 and record["captured_ops"] == 2 * 3  # t, and mm twice
 
 
+@pytest.mark.full
 def test_a_copy_is_another_one(run_forked: RunProgram) -> None:
     program = f"""{MODEL}
 import copy
@@ -259,6 +263,7 @@ print(torch.compiler.set_stance.__module__, torch._dynamo.decorators._set_stance
     assert ours.stdout == theirs.stdout and "OptimizedModule" in ours.stdout
 
 
+@pytest.mark.full
 def test_a_model_may_go_when_the_program_lets_it(run_forked: RunProgram) -> None:
     """Neither we nor the variables of the frames that we looked through keep it."""
     done = run_forked(f"""{MODEL}

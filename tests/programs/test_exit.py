@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from programs import RunProgram
+from speeds import full_but
 
 COMPILED = """
     import os, signal, sys, threading, time, torch
@@ -33,7 +34,7 @@ def sends(number: int) -> str:
     [
         ("", 0),
         ("raise KeyError('boom')", 1),
-        ("sys.exit(3)", 3),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.full),
         ("signal.raise_signal(signal.SIGTERM); time.sleep(600)", -signal.SIGTERM),
         ("import atexit; atexit.register(lambda: print('last'))", 0),
     ],
@@ -99,6 +100,7 @@ def test_two_endings_at_once(run_forked: RunProgram, ending: str) -> None:
     assert done.returncode == -signal.SIGTERM
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_sigterm_with_the_programs_handler(run_forked: RunProgram, when: str) -> None:
     handler = "signal.signal(signal.SIGTERM, lambda *_: (print('mine', flush=True), sys.exit(9)))"
@@ -125,6 +127,7 @@ def test_sigterm_ignored_by_the_program(run_forked: RunProgram) -> None:
     assert once(done.stderr)
 
 
+@pytest.mark.full
 def test_ctrl_c_handled_by_the_program(run_forked: RunProgram) -> None:
     done = run_forked(
         COMPILED
@@ -198,6 +201,7 @@ def test_a_forked_child_dies_of_sigterm_and_its_parent_lives(run_forked: RunProg
     assert once(done.stderr)
 
 
+@pytest.mark.full
 def test_a_forked_child_that_compiles_reports_for_itself(run_forked: RunProgram) -> None:
     done = run_forked("""
         import multiprocessing, torch
@@ -272,13 +276,14 @@ def test_a_stderr_of_another_encoding(
     assert said.startswith("instrumented: 1 graph, ") and "next: " in said
 
 
-@pytest.mark.parametrize("tables", ["none", "summary", "all"])
+@pytest.mark.parametrize("tables", full_but(["none", "summary", "all"], "all"))
 def test_tables(run_forked: RunProgram, tables: str) -> None:
     done = run_forked(COMPILED, env={"INSTRUMENTED_TABLES": tables})
     assert (FIRST in done.stderr) == (tables != "none")
     assert ("Graphs that Dynamo captured" in done.stderr) == (tables == "all")
 
 
+@pytest.mark.full
 def test_a_deleted_working_folder_and_a_relative_report_folder(run_forked: RunProgram) -> None:
     done = run_forked(
         """
@@ -310,6 +315,7 @@ def test_a_report_folder_that_fails_at_the_end(run_forked: RunProgram) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.full
 def test_killed_while_writing(run_forked: RunProgram, tmp_path: Path) -> None:
     """Files are whole under their names, and the next program takes away what was begun."""
     folder = tmp_path / "reports"
@@ -352,6 +358,7 @@ def test_a_report_at_any_moment(run_forked: RunProgram) -> None:
     assert done.report["summary"]["graph_calls"] == 3
 
 
+@pytest.mark.full
 def test_pids_differ(run_forked: RunProgram) -> None:
     done = run_forked(COMPILED)
     assert done.report["run"]["pid"] != os.getpid()

@@ -251,6 +251,7 @@ def test_gpt2_has_one_record_for_each_kernel(run_program: RunProgram, cold_cache
     check_one_record_for_each_kernel(run_program, cold_cache, "cpu", "cpp")
 
 
+@pytest.mark.full
 def test_logged_once_when_loaded_from_a_cache(run_forked: RunProgram, cold_cache: Path) -> None:
     program = """
         import torch
@@ -305,6 +306,7 @@ def test_the_lines_are_those_of_the_program_that_runs(
         assert forward["op_lines"]["aten.cos"] == [lines[2]]
 
 
+@pytest.mark.full
 def test_the_programs_logging_configuration_is_respected(run_forked: RunProgram) -> None:
     done = run_forked("""
         import logging, sys

@@ -4,6 +4,7 @@ import collections
 import threading
 from typing import Any
 
+import pytest
 import torch
 from profiled_steps import profiled_steps
 
@@ -129,6 +130,7 @@ def test_a_graph_that_inductor_refuses_is_none(fresh: None) -> None:
     assert broken.file == __file__ and broken.line == masked.__code__.co_firstlineno
 
 
+@pytest.mark.full
 def test_what_is_torchs_own_has_its_name(fresh: None) -> None:
     """Dynamo compiles a function of its own, ``inner``, that calls it."""
     model = torch.nn.Sequential(torch.nn.ReLU())

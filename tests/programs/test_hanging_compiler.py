@@ -63,6 +63,7 @@ def test_a_compiler_that_hangs(
         assert not any("lost" in note for note in done.report["notes"])
 
 
+@pytest.mark.full
 def test_a_lock_that_is_held(run_forked: RunProgram, tmp_path: Path) -> None:
     folder = tmp_path / "instrumented_backend"
     folder.mkdir(mode=0o700)

@@ -118,6 +118,7 @@ for _ in range(7):
 """
 
 
+@pytest.mark.full
 def test_in_a_run_and_off_by_default(run_forked: RunProgram) -> None:
     timed = run_forked(PROGRAM, env={"INSTRUMENTED_DEVICE_TIME": "on"}).report
     (kernel,) = timed["kernels"]

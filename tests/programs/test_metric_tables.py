@@ -152,6 +152,7 @@ print(f(torch.zeros(3)).sum().item())
 """
 
 
+@pytest.mark.full
 def test_the_working_folder(run_forked: RunProgram, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     done = run_forked(

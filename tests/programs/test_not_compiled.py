@@ -5,6 +5,7 @@ import torch
 from asked import SETUP, first_line, line_of, only
 from packaging.version import Version
 from programs import Finished, RunProgram
+from speeds import full_but
 
 from instrumented_backend.records import notes
 
@@ -175,7 +176,9 @@ except torch._dynamo.exc.Unsupported:
 }
 
 
-@pytest.mark.parametrize("way", NOTHING)
+@pytest.mark.parametrize(
+    "way", full_but(NOTHING, "never called", "disabled model", "Inductor fails", "raises")
+)
 def test_a_way_to_compile_nothing(way: str, run_forked: RunProgram) -> None:
     source, (outcome, calls, code), call = NOTHING[way]
     program = SETUP + source
@@ -189,6 +192,7 @@ def test_a_way_to_compile_nothing(way: str, run_forked: RunProgram) -> None:
         assert f":{record['reason_line']}" in said.partition(record["call"])[2]
 
 
+@pytest.mark.full
 def test_a_sequential_compiled_in_place(run_forked: RunProgram) -> None:
     """What it comes to is torch's to say: from 2.14 or 2.15 on, it makes a graph."""
     program = SETUP + (
@@ -228,7 +232,7 @@ with FlopCounterMode(display=False):
 
 
 @pytest.mark.skipif(Version("2.13") > TORCH, reason="Dynamo tells nobody before torch 2.13")
-@pytest.mark.parametrize("model", ["Model()", "nn.Linear(4, 4)"])
+@pytest.mark.parametrize("model", full_but(["Model()", "nn.Linear(4, 4)"], "Model()"))
 def test_in_a_dispatch_mode(model: str, run_forked: RunProgram) -> None:
     """The mode is the cause; a module of torch's own would compile without it."""
     program = SETUP + COUNTED.format(model=model, before=0)
@@ -236,6 +240,7 @@ def test_in_a_dispatch_mode(model: str, run_forked: RunProgram) -> None:
     assert "dispatch mode" in said and "own frames" not in said
 
 
+@pytest.mark.full
 @pytest.mark.skipif(Version("2.13") > TORCH, reason="Dynamo tells nobody before torch 2.13")
 def test_calls_in_a_dispatch_mode_after_others(run_forked: RunProgram) -> None:
     program = SETUP + COUNTED.format(model="Model()", before=2)
@@ -245,6 +250,7 @@ def test_calls_in_a_dispatch_mode_after_others(run_forked: RunProgram) -> None:
     assert "and ran eagerly in 3 of them: Dynamo skips it: " in first_line(done)
 
 
+@pytest.mark.full
 def test_a_sequential_in_ddp(run_forked: RunProgram) -> None:
     program = (
         SETUP
@@ -276,7 +282,7 @@ OFF = {
 }
 
 
-@pytest.mark.parametrize("way", OFF)
+@pytest.mark.parametrize("way", full_but(OFF, "by name"))
 def test_switched_off_by_the_environment(way: str, run_forked: RunProgram) -> None:
     """torch.compile returns what it is given: no call can be counted."""
     arguments, env = OFF[way]
@@ -330,7 +336,7 @@ SILENT = {
 }
 
 
-@pytest.mark.parametrize("program", SILENT)
+@pytest.mark.parametrize("program", full_but(SILENT, "plain", "another backend"))
 def test_silence(program: str, run_forked: RunProgram) -> None:
     done = run_forked(f"import torch\nx = torch.ones(2)\n{SILENT[program]}\n")
     assert "instrumented" not in done.stderr and done.reports == []
@@ -355,6 +361,7 @@ import some_library
 """
 
 
+@pytest.mark.full
 def test_a_library_that_wraps_what_nobody_calls(run_forked: RunProgram) -> None:
     done = run_forked(LIBRARY)
     assert "instrumented" not in done.stderr and done.reports == []

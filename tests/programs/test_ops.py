@@ -46,7 +46,7 @@ def known(steps: int, before: str = "") -> str:
     return KNOWN.replace("STEPS", str(steps)).replace(start, start + before)
 
 
-@pytest.mark.parametrize("steps", [5, 1000])
+@pytest.mark.parametrize("steps", [pytest.param(5, marks=pytest.mark.full), 1000])
 def test_always_is_exact(run_forked: RunProgram, steps: int) -> None:
     done = run_forked(KNOWN.replace("STEPS", str(steps)), env={"INSTRUMENTED_OPS": "always"})
     ops, summary = ops_of(done), done.report["summary"]
@@ -198,6 +198,7 @@ def test_training(run_forked: RunProgram, lazy: bool) -> None:
     assert places["torch::autograd::AccumulateGrad"] == (8, 20)  # backward()
 
 
+@pytest.mark.full
 def test_what_happens_on_other_threads_is_seen(run_forked: RunProgram) -> None:
     """Threads end while a window is open."""
     done = run_forked(
@@ -221,6 +222,7 @@ def test_what_happens_on_other_threads_is_seen(run_forked: RunProgram) -> None:
     assert done.report["summary"]["total_ops"] == 2 * 201 + 2 * 200 + 1
 
 
+@pytest.mark.full
 def test_a_fork_while_a_window_is_open(run_forked: RunProgram) -> None:
     done = run_forked(
         """
@@ -365,6 +367,7 @@ def test_memory_does_not_grow_with_the_run(run_program: RunProgram) -> None:
     assert done.report["summary"]["total_ops"] == 102_000 * 12 + 1
 
 
+@pytest.mark.full
 def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:
     """Unknown, and says why; a profiler of the program's own is not disturbed."""
     done = run_forked(

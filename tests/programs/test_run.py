@@ -339,6 +339,7 @@ for _ in range(int(sys.argv[1])):
 """
 
 
+@pytest.mark.full
 def test_one_summary_for_a_tree(tmp_path: Path) -> None:
     """Of a shell script's Python programs, one of them in a `run` of its own."""
     (tmp_path / "compiles.py").write_text(COMPILES)

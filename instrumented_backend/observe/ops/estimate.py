@@ -13,7 +13,8 @@ from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.loose import loose
 from instrumented_backend.observe.ops.observed import Observed
-from instrumented_backend.observe.ops.scaling import SMALL_OP_NS, Scaled, all_scaled
+from instrumented_backend.observe.ops.scaled import SMALL_OP_NS, Scaled
+from instrumented_backend.observe.ops.scaling import all_scaled
 from instrumented_backend.observe.ops.spread import SPREAD
 
 # From `torch.compile` to the first compilation, and from there to the graph's call: so long takes

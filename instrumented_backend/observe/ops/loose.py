@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Observed, Part
-from instrumented_backend.observe.ops.scaling import FEW, Scaled, together
+from instrumented_backend.observe.ops.scaled import FEW, Scaled, together
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 AWAKE = 0.05  # of certain windows, at least: the main thread may have compiled all the time

@@ -14,7 +14,7 @@ from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
-from instrumented_backend.observe.ops.scaling import LONG
+from instrumented_backend.observe.ops.scaled import LONG
 from instrumented_backend.records import GPU_BOUND, LAUNCH_BOUND, STREAM_BOUND, GraphRecord, notes
 
 S = 10**9

@@ -136,6 +136,7 @@ def test_a_compiler_that_is_not_there(tmp_path: Path, monkeypatch: pytest.Monkey
         native.load(tmp_path)
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     """Built elsewhere, for this process alone. A file in the way stops root, too."""
     (tmp_path / "file").write_text("")

@@ -4,6 +4,7 @@ import threading
 import time
 from typing import Any
 
+import pytest
 import torch
 from metering import (
     CERTAIN,
@@ -250,6 +251,7 @@ def test_data_inside_data(op_meter: Any) -> None:
     assert found[(7, name), 1] == 1
 
 
+@pytest.mark.full
 def test_more_events_than_are_told_apart(run_program: RunProgram) -> None:
     """In a process of its own: their numbers last as long as it does."""
     done = run_program(

@@ -22,6 +22,7 @@ from metering import (
 )
 from paths import SUPPORT
 from programs import RunProgram
+from speeds import full_but
 
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.observed import Copied
@@ -239,7 +240,7 @@ def test_a_gap_that_a_window_waits_for_is_forgotten(op_meter: Any) -> None:
     assert whole_after(seen(op_meter), 1) == (1, 0)
 
 
-@pytest.mark.parametrize("when", ["before", "in a region", "in a window"])
+@pytest.mark.parametrize("when", full_but(["before", "in a region", "in a window"], "in a window"))
 def test_a_fork(run_program: RunProgram, when: str) -> None:
     """The child begins with nothing, and can have windows of its own."""
     run_program(

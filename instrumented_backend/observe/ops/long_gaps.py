@@ -1,0 +1,179 @@
+"""Gaps that are longer than a window: seen in slices, for so much time each; some of them whole.
+
+A long gap may be one thing at first and another one later: it takes many windows to know it. Of
+which there were few, other long gaps after the same mark say more.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.observed import Part
+from instrumented_backend.observe.ops.scaled import (
+    FEW,
+    LONG,
+    Group,
+    Scaled,
+    by_octave,
+    like,
+    nearest,
+    of_others,
+    times,
+    together,
+)
+from instrumented_backend.observe.ops.spread import SPREAD
+
+ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
+
+
+def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
+    """What stands for its gaps, but for those that certain windows saw whole."""
+    n = sum(group.n) - group.first.seen.n - group.certain.seen.n
+    ns = max(0.0, sum(group.ns) - group.first.seen.ns - group.certain.seen.ns)
+    if n <= 0:
+        return
+    if _are_alike(group):
+        # As evaluations are. How long they take differs, and where a window sees one, it is longer.
+        yield from of_others(group.certain, group.random, n, ns)
+        return
+    certain, random = group.slices
+    yield Scaled(certain, 1.0, 1.0)
+    ns = max(0.0, ns - certain.seen.ns)
+    if not ns:
+        return
+    by_chance = together([random, group.random])
+    others = _slices_of_others(group, after)
+    known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
+    if by_chance.seen.ns:
+        own = min(1.0, by_chance.seen.windows / FEW) if others.seen.ns else 1.0
+        yield from _by_their_time(group, ns * own)
+        if own < 1.0:
+            yield _by_that_of_others(others, ns, own, by_chance)
+    elif known.seen.ns:
+        factor = ns / known.seen.ns
+        yield times(known, factor, ns, known.seen.n * factor)
+    elif others.seen.ns:
+        yield _by_that_of_others(others, ns)
+    else:
+        yield from _like_others(group, ns, n, after)
+
+
+def _by_their_time(group: Group, ns: float) -> Iterator[Scaled]:
+    """What chance saw of them, in slices and whole, stands for so much time."""
+    certain, random = group.slices
+    seen_ns = random.seen.ns + group.random.seen.ns
+    for part in (random, group.random):
+        if part.seen.ns:
+            share = part.seen.ns / seen_ns
+            factor = max(1.0, ns * share / part.seen.ns)
+            scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
+            if part is random:
+                scaled = _one_window(_unlike(_with_edges(scaled), certain))
+            yield scaled
+
+
+def _slices_of_others(group: Group, after: list[Group]) -> Part:
+    """What chance saw of other long gaps after the same mark."""
+    return together(
+        [other.slices[1] for other in after if other is not group and other.octave >= LONG]
+    )
+
+
+def _by_that_of_others(
+    others: Part, ns: float, own: float = 0.0, by_chance: Part | None = None
+) -> Scaled:
+    """Gaps that took ``ns``, but for the share that their ``own`` windows stand for.
+
+    They end elsewhere, or are longer or shorter: the fewer their own windows, the more these tell,
+    and the less certain it is. Two standard errors are by how much the two differ, and all of it
+    where there are none of their own.
+    """
+    left_ns = ns * (1 - own)
+    factor = left_ns / others.seen.ns
+    scaled = times(others, factor, left_ns, others.seen.n * factor)
+
+    def apart(name: str, estimate: float) -> float:
+        each = estimate / (1 - own)
+        differ = 0.0
+        if by_chance is not None:
+            alone = getattr(by_chance.seen, name) * ns / by_chance.seen.ns
+            differ = abs(min(alone, 2 * each) - each)
+        return (((1 - own) * differ + (1 - own) ** 2 * each) / SPREAD) ** 2
+
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
+        ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
+    )
+
+
+def _like_others(group: Group, ns: float, n: float, after: list[Group]) -> Iterator[Scaled]:
+    """No window saw any of them: like those of about their length that were seen whole."""
+    near = [other for other in after if other.octave >= LONG and other.to == group.to]
+    near = near or [other for other in after if other.octave >= LONG]
+    known = by_octave(near)
+    found = known.get(group.octave) or nearest(group.octave, known)
+    if found is not None:
+        yield like(found, n, ns, group.octave)
+
+
+def _are_alike(group: Group) -> bool:
+    """Were as many ops in each that was seen whole, and were there two or more?"""
+    seen = Seen()
+    seen.add(group.certain.seen)
+    seen.add(group.random.seen)
+    if seen.n < 2:
+        return False
+    mean = seen.ops / seen.n
+    return bool(seen.each_ops2 / seen.n - mean * mean <= (ALIKE * mean) ** 2)
+
+
+def _with_edges(scaled: Scaled) -> Scaled:
+    """Slices begin and end between two ops: each has a fraction of one too many or too few.
+
+    Twice the variance of a fraction, 1/12, for each window.
+    """
+    seen, known = scaled.part.seen, scaled.ops_factor > 1 and scaled.part.seen.ops > 0
+    if not known:
+        return scaled
+    ops_variance = scaled.ops_factor**2 * seen.windows / 6
+    per_op = scaled.ns / scaled.ops
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + ops_variance,
+        ns_variance=scaled.ns_variance + ops_variance * per_op**2,
+    )
+
+
+def _unlike(scaled: Scaled, certain: Part) -> Scaled:
+    """Few windows of chance tell little of how their time differs from the rest's.
+
+    Two standard errors are at least by how much certain windows differ from them.
+    """
+    seen, known = scaled.part.seen, certain.seen
+    if seen.windows >= FEW or not known.ns:
+        return scaled
+
+    def apart(name: str, estimate: float) -> float:
+        of_certain = getattr(known, name) * seen.ns / known.ns
+        share = of_certain / getattr(seen, name) - 1 if getattr(seen, name) else 0.0
+        return float(estimate * share / SPREAD) ** 2
+
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
+        ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
+    )
+
+
+def _one_window(scaled: Scaled) -> Scaled:
+    """It tells nothing of the rest: two standard errors are all of it."""
+    seen = scaled.part.seen
+    if seen.windows >= 2 or scaled.ops_factor <= 1:
+        return scaled
+    unseen = 1 - 1 / scaled.ops_factor
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + (scaled.ops * unseen / SPREAD) ** 2,
+        ns_variance=scaled.ns_variance + (scaled.ns * unseen / SPREAD) ** 2,
+    )

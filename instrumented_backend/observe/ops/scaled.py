@@ -1,0 +1,187 @@
+"""Parts that stand for more than was seen of them: how many times, and how uncertain that is."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.cells import Together
+from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.spread import SPREAD, variance
+
+LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
+ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
+REACH = 6  # octaves by which something may hold a gap up, such as other programs on its core
+FEW = 8  # windows
+SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """Some of the gaps may be like others: with which variance, how many."""
+
+    others: Part
+    variance: float
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A part that stands for more than itself: how many times, its ops and their time."""
+
+    part: Part
+    ops_factor: float
+    ns_factor: float
+    ops_variance: float = 0.0
+    ns_variance: float = 0.0
+    doubts: tuple[Doubt, ...] = ()
+
+    @property
+    def ops(self) -> float:
+        return float(self.part.seen.ops * self.ops_factor)
+
+    @property
+    def ns(self) -> float:
+        return float(self.part.seen.op_ns * self.ns_factor)
+
+    @property
+    def doubted_ops_variance(self) -> float:
+        return self.ops_variance + self._doubt(lambda part: part.seen.ops)
+
+    @property
+    def doubted_ns_variance(self) -> float:
+        return self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
+
+    def doubt_of(self, name: str) -> float:
+        """The variance that doubts add to the number of one op."""
+        return self._doubt(lambda part: part.counts[name])
+
+    def _doubt(self, value: Callable[[Part], float]) -> float:
+        """By how much gaps like the others would differ. One of the doubts comes true at most."""
+        if not self.doubts:
+            return 0.0
+        own = value(self.part) / self.part.seen.n
+        return max(
+            float(doubt.variance * (value(doubt.others) / doubt.others.seen.n - own) ** 2)
+            for doubt in self.doubts
+        )
+
+
+@dataclass
+class Group:
+    """Gaps of one kind, wherever in the program's loop they were: `kinds` has these apart."""
+
+    to: int
+    octave: int
+    kinds: list[Kind]
+    n: tuple[int, int] = field(init=False)
+    ns: tuple[int, int] = field(init=False)
+    first: Part = field(init=False)
+    certain: Part = field(init=False)
+    random: Part = field(init=False)
+
+    def __post_init__(self) -> None:
+        kinds = self.kinds
+        self.n = sum(kind.n[0] for kind in kinds), sum(kind.n[1] for kind in kinds)
+        self.ns = sum(kind.ns[0] for kind in kinds), sum(kind.ns[1] for kind in kinds)
+        self.first = together([kind.first for kind in kinds])
+        self.certain = together([kind.whole[0] for kind in kinds])
+        self.random = together([kind.whole[1] for kind in kinds])
+
+    @cached_property
+    def slices(self) -> tuple[Part, Part]:
+        certain, random = (together([kind.slices[i] for kind in self.kinds]) for i in range(2))
+        return certain, random
+
+
+def together(parts: list[Part]) -> Part:
+    """What several kinds of gap are, taken as one."""
+    if len(parts) > 1:
+        parts = [part for part in parts if part.seen.n or part.cells]
+    if len(parts) == 1:
+        return parts[0]
+    seen = Seen()
+    for part in parts:
+        seen.add(part.seen)
+    return Part(seen, Together([part.cells for part in parts]) if parts else [])
+
+
+def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scaled]:
+    """``n`` gaps that took ``ns`` and were not seen in certain windows."""
+    if random.seen.n >= ENOUGH or not certain.seen.n:
+        yield times(random, n / random.seen.n, ns, n - random.seen.n)
+        return
+    # Both, as if the certain window had been one of the others.
+    yield times(random, 1.0, ns, 0.0)
+    left = n - random.seen.n
+    if left > 0:
+        yield times(certain, left / certain.seen.n, ns, left)
+
+
+def like(near: Part, n: float, ns: float, octave: int) -> Scaled:
+    """``n`` gaps that took ``ns``, by what was seen of others that are of another length."""
+    longer = _octave_of(near) - octave
+    if longer > (1 if octave >= LONG else REACH):
+        # Nothing holds up gaps by so much: these are as pieces of such a gap. Two standard errors
+        # are as many ops as go into their time.
+        scaled = times(near, ns / near.seen.ns, ns, 0.0)
+        return replace(scaled, ops_variance=(max(scaled.ops, ns / SMALL_OP_NS) / SPREAD) ** 2)
+    scaled = times(near, n / near.seen.n, ns, n)
+    if longer >= 0:
+        return scaled
+    # What made these longer may have been ops like the others, or none: two standard errors are as
+    # many as go into the time.
+    more = scaled.ops * max(0.0, ns * near.seen.n / (n * max(1.0, near.seen.ns)) - 1.0)
+    apart_ns = (ns - scaled.ns) / SPREAD
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + (more / SPREAD) ** 2,
+        ns_variance=scaled.ns_variance + (apart_ns / 2) ** 2,
+    )
+
+
+def _octave_of(part: Part) -> int:
+    return int(math.log2(max(1.0, part.seen.ns / part.seen.n)))
+
+
+def by_octave(others: Iterable[Group]) -> dict[int, Part]:
+    """What was seen most often of each length; of first gaps only where nothing else is known."""
+    others = list(others)
+    parts = [
+        (other.octave, part)
+        for other in others
+        for part in (other.certain, other.random)
+        if part.seen.n
+    ]
+    parts = parts or [(other.octave, other.first) for other in others if other.first.seen.n]
+    return dict(sorted(parts, key=lambda item: item[1].seen.n))
+
+
+def nearest(octave: int, by_octave: dict[int, Part]) -> Part | None:
+    """One octave longer, as windows make them, or shorter, as most of those are that something
+    held up, or longer."""
+    shorter = [other for other in by_octave if other < octave]
+    longer = [other for other in by_octave if other > octave]
+    if octave + 1 in by_octave:
+        return by_octave[octave + 1]
+    if shorter:
+        return by_octave[max(shorter)]
+    return by_octave[min(longer)] if longer else None
+
+
+def times(part: Part, factor: float, limit_ns: float, extrapolated: float) -> Scaled:
+    """``part`` times ``factor``; its ops take no longer than ``limit_ns`` in all.
+
+    ``extrapolated`` of the gaps, or seconds, were not seen.
+    """
+    ns_factor = factor
+    if part.seen.op_ns * factor > limit_ns:
+        ns_factor = limit_ns / part.seen.op_ns
+    share = extrapolated / (factor * part.seen.n) if factor and part.seen.n else 0.0
+    return Scaled(
+        part,
+        factor,
+        ns_factor,
+        variance(part.seen, "ops", factor) * share,
+        variance(part.seen, "op_ns", ns_factor) * share,
+    )
