@@ -20,7 +20,7 @@ BUSY_SHARE = 0.01
 STEADY_SHARE = 0.001  # the same where nobody has asked, as far as the longest interval allows
 # Of the run, what is not made anew in each snapshot.
 LISTING_SHARE = 0.0002  # eager ops by name and by line, which takes longer than all the rest
-ESTIMATE_SHARE = 0.0003  # the ledger and the totals, but for those that somebody asked for
+ESTIMATE_SHARE = 0.0004  # the ledger and the totals, but for those that somebody asked for
 WORKING_SHARE = 0.1  # of a CPU; our own threads take a hundredth of that
 PATIENCE_S = 2.0  # at the end, for a snapshot that is being written
 
