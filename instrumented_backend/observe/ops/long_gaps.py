@@ -37,6 +37,10 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
         yield from of_others(group.certain, group.random, n, ns)
         return
     certain, random = group.slices
+    alike = _alike_nearby(group, after)
+    if alike is not None and random.seen.windows < FEW:
+        yield like(alike, n, ns, group.octave)
+        return
     yield Scaled(certain, 1.0, 1.0)
     ns = max(0.0, ns - certain.seen.ns)
     if not ns:
@@ -126,6 +130,14 @@ def _are_alike(group: Group) -> bool:
         return False
     mean = seen.ops / seen.n
     return bool(seen.each_ops2 / seen.n - mean * mean <= (ALIKE * mean) ** 2)
+
+
+def _alike_nearby(group: Group, after: list[Group]) -> Part | None:
+    """Gaps of the next octave, between the same marks, that all have as many ops."""
+    for other in after:
+        if other.to == group.to and abs(other.octave - group.octave) == 1 and _are_alike(other):
+            return together([other.certain, other.random])
+    return None
 
 
 def _with_edges(scaled: Scaled) -> Scaled:
