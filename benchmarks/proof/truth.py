@@ -399,10 +399,11 @@ class Spreads:
             if run.gpu is not None:
                 ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
                 self._add("GPU captured, %", ours, [run.gpu_truth()], spread)
+            # What is sampled is how eager ops and Python share what the exact rows leave.
             eager = [other.seconds("eager_ops") for other in always]
-            for row in SAMPLED_ROWS:
-                known = [run.sampled_pct(row, seconds) for seconds in eager if seconds is not None]
-                self._add("ledger row, %", run.ledger_pct(row), known, run.spread_pct(row))
+            known = [run.sampled_pct("eager_ops", each) for each in eager if each is not None]
+            ours = run.ledger_pct("eager_ops")
+            self._add("ledger of eager ops, %", ours, known, run.spread_pct("eager_ops"))
 
     def _add(
         self, what: str, ours: float | None, true: list[float | None] | list[float], spread: Any

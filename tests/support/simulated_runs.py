@@ -111,6 +111,25 @@ def uneven_eager_half(draw: random.Random) -> list[Gap]:
     ]
 
 
+def eager_between(draw: random.Random) -> list[Gap]:
+    """Half of the time, now faster, now slower; the last gap ends with the program."""
+    loop = [Gap(5 * MS, 20)] * 100
+    long = [Gap(S // 2, int(draw.uniform(3700, 4300)), to=int(i < 7)) for i in range(8)]
+    return [gap for each in long for gap in (*loop, each)]
+
+
+def nothing_in_the_last_gap(_: random.Random) -> list[Gap]:
+    """Evaluations, and in the end the program waits."""
+    turn = [*[Gap(5 * MS, 20)] * 100, Gap(S, 3000)]
+    return [*turn * 12, Gap(2 * S, 0, to=0)]
+
+
+def gaps_that_snapshots_cut(_: random.Random) -> list[Gap]:
+    """The pieces end nowhere; what is left of each gap ends at the next call."""
+    pieces = [Gap(s * S, s * 2000, to=0) for s in (1, 2, 4, 8)]
+    return [gap for _ in range(5) for gap in (*[Gap(5 * MS, 20)] * 200, *pieces, Gap(S, 2000))]
+
+
 PROGRAMS: dict[str, Program] = {
     program.__name__: program
     for program in (
@@ -126,6 +145,9 @@ PROGRAMS: dict[str, Program] = {
         long_evaluations,
         eager_half,
         uneven_eager_half,
+        eager_between,
+        nothing_in_the_last_gap,
+        gaps_that_snapshots_cut,
     )
 }
 

@@ -23,6 +23,8 @@ from instrumented_backend.observe.ops.scaled import (
 )
 from instrumented_backend.observe.ops.spread import SPREAD
 
+TOLD_NS = 5e7  # by windows that are shorter less is told
+UNTOLD = 0.25  # windows' worth that others weigh
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 
 
@@ -49,7 +51,7 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     others = _slices_of_others(group, after)
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if by_chance.seen.ns:
-        own = min(1.0, by_chance.seen.windows / FEW) if others.seen.ns else 1.0
+        own = _own_share(by_chance.seen) if others.seen.ns else 1.0
         yield from _by_their_time(group, ns * own)
         if own < 1.0:
             yield _by_that_of_others(others, ns, own, by_chance)
@@ -60,6 +62,12 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
         yield _by_that_of_others(others, ns)
     else:
         yield from _like_others(group, ns, n, after)
+
+
+def _own_share(seen: Seen) -> float:
+    """How much of the time few windows stand for, and other gaps for the rest."""
+    told = min(seen.windows, seen.ns / TOLD_NS)
+    return 1.0 if seen.windows >= FEW else told / (told + UNTOLD)
 
 
 def _by_their_time(group: Group, ns: float) -> Iterator[Scaled]:
