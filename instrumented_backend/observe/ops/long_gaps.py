@@ -51,10 +51,11 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     others = _slices_of_others(group, after)
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if by_chance.seen.ns:
+        unseen_ns = max(0.0, ns - by_chance.seen.ns)
         own = _own_share(by_chance.seen) if others.seen.ns else 1.0
-        yield from _by_their_time(group, ns * own)
-        if own < 1.0:
-            yield _by_that_of_others(others, ns, own, by_chance)
+        yield from _by_their_time(group, ns - unseen_ns * (1 - own))
+        if own < 1.0 and unseen_ns:
+            yield _by_that_of_others(others, unseen_ns, own, by_chance)
     elif known.seen.ns:
         factor = ns / known.seen.ns
         yield times(known, factor, ns, known.seen.n * factor)
@@ -65,7 +66,7 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
 
 
 def _own_share(seen: Seen) -> float:
-    """How much of the time few windows stand for, and other gaps for the rest."""
+    """How much few windows stand for of the time that they did not see; other gaps for the rest."""
     told = min(seen.windows, seen.ns / TOLD_NS)
     return 1.0 if seen.windows >= FEW else told / (told + UNTOLD)
 

@@ -239,12 +239,12 @@ def test_one_window_tells_nothing_of_the_rest_of_a_long_gap() -> None:
 @pytest.mark.parametrize(
     ("windows", "ops", "apart"),
     [
-        # Two saw nothing in the last second, which others' 5000 in one weigh a quarter of one.
-        ([(0.1, S // 10, 0, 0)] * 2, 5000 / 9, 5000 / 9 + 5000 / 81),
-        # Two saw 6000 in a second.
-        ([(0.1, S // 10, 600, 6e6)] * 2, (8 * 6000 + 5000) / 9, 1000 / 9 + 5000 / 81),
+        # Two saw nothing in 0.2 s; what others saw, 4000 in the other 0.8, weighs a quarter of one.
+        ([(0.1, S // 10, 0, 0)] * 2, 4000 / 9, 4000 / 9 + 4000 / 81),
+        # Two saw as many as 4800 in 0.8 s.
+        ([(0.1, S // 10, 600, 6e6)] * 2, 1200 + (8 * 4800 + 4000) / 9, 800 / 9 + 4000 / 81),
         # One was short, and is worth a hundredth.
-        ([(0.0005, S // 2000, 1, 1e4)], (2000 + 25 * 5000) / 26, None),
+        ([(0.0005, S // 2000, 1, 1e4)], 1 + 0.9995 * (2000 + 25 * 5000) / 26, None),
         # None: as in others, or none at all.
         ([], 5000, 5000),
     ],
