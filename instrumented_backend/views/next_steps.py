@@ -389,11 +389,7 @@ def _trials(run: Run) -> list[NextStep]:
     report, steps = run.report, []
     called = {graph.graph for graph in report.graphs if graph.calls}
     products = [k for k in report.kernels if k.language == "extern" and k.graph in called]
-    tuned = any("max_autotune" in graph.config for graph in report.graphs)
-    if products and not tuned:
-        took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
-        text = f'{TRIAL_TELLS}torch.compile(mode="max-autotune-no-cudagraphs")'
-        steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
+    # Before tuning, where both are bounded by the same time: in TF32 the same product is less work.
     if report.run.float32_matmul_precision == "highest" and report.run.device != "cpu":
         exact = [k for k in products if "float32" in k.arg_dtypes.values()]
         took_s = run.graphs_s(kernel.graph for kernel in exact if kernel.graph is not None)
@@ -402,6 +398,11 @@ def _trials(run: Run) -> list[NextStep]:
             "multiplied to TF32"
         )
         steps.append(_step("tf32", text, None, TRIAL, {}, {"compiled code": took_s}))
+    tuned = any("max_autotune" in graph.config for graph in report.graphs)
+    if products and not tuned:
+        took_s = run.graphs_s(kernel.graph for kernel in products if kernel.graph is not None)
+        text = f'{TRIAL_TELLS}torch.compile(mode="max-autotune-no-cudagraphs")'
+        steps.append(_step("max-autotune", text, None, TRIAL, {}, {"compiled code": took_s}))
     first_s = report.compile.first_s or 0.0
     is_large = any((graph.ops or 0) >= LARGE_GRAPH for graph in report.graphs)
     if is_large and first_s >= LARGE_COMPILE_PCT / 100 * run.wall_s:

@@ -277,6 +277,10 @@ def test_products_of_float32_on_a_gpu_are_for_a_trial() -> None:
     step = only(made)
     assert (step.code, step.known, step.bound_s) == ("tf32", TRIAL, 3.0)
     assert 'set_float32_matmul_precision("high")' in step.text
+    made.kernels.pop()
+    made.graphs[0].config = {}
+    assert [step.code for step in next_steps(made)] == ["tf32", "max-autotune"]  # of the same time
+    made.graphs[0].config = {"max_autotune": "True"}
     made.run.float32_matmul_precision = "high"
     assert next_steps(made) == []
     made.run.float32_matmul_precision = None
