@@ -10,6 +10,7 @@ from dataclasses import replace
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
+    ALIKE,
     FEW,
     LONG,
     Group,
@@ -25,7 +26,6 @@ from instrumented_backend.observe.ops.spread import SPREAD
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
-ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 
 
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
@@ -48,14 +48,14 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     if not ns:
         return
     by_chance = together([random, group.random])
-    others = _slices_of_others(group, after)
+    own = _own_share(by_chance.seen)
+    others = _slices_of_others(group, after) if own < 1.0 else together([])
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if by_chance.seen.ns:
-        unseen_ns = max(0.0, ns - by_chance.seen.ns)
-        own = _own_share(by_chance.seen) if others.seen.ns else 1.0
-        yield from _by_their_time(group, ns - unseen_ns * (1 - own))
-        if own < 1.0 and unseen_ns:
-            yield _by_that_of_others(others, unseen_ns, own, by_chance)
+        left_ns = max(0.0, ns - by_chance.seen.ns) * (1 - own) if others.seen.ns else 0.0
+        yield from _by_their_time(group, ns - left_ns)
+        if left_ns:
+            yield _by_that_of_others(others, left_ns / (1 - own), own, by_chance)
     elif known.seen.ns:
         factor = ns / known.seen.ns
         yield times(known, factor, ns, known.seen.n * factor)

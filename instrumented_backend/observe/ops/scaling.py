@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.long_gaps import ALIKE, of_long
+from instrumented_backend.observe.ops.long_gaps import of_long
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
+    ALIKE,
     ENOUGH,
     LONG,
     REACH,
