@@ -4,7 +4,14 @@ import pytest
 import torch
 
 import instrumented_backend
-from instrumented_backend.records import GPU_BOUND, LAUNCH_BOUND, GpuRow, GpuSection, Report
+from instrumented_backend.records import (
+    GPU_BOUND,
+    LAUNCH_BOUND,
+    STREAM_BOUND,
+    GpuRow,
+    GpuSection,
+    Report,
+)
 
 
 def the_gpu(report: Report) -> GpuRow:
@@ -23,8 +30,8 @@ def test_small_calls(fresh: None) -> None:
         compiled(x).cos()
     report = instrumented_backend.report()
     row = the_gpu(report)
-    # Which of the two is for benchmarks/truth.py to tell: the GPU may have other work.
-    assert row.device == 0 and row.verdict in (LAUNCH_BOUND, GPU_BOUND)
+    # Which one is for benchmarks/truth.py to tell: other processes may use the GPU.
+    assert row.device == 0 and row.verdict in (LAUNCH_BOUND, GPU_BOUND, STREAM_BOUND)
     assert row.name == torch.cuda.get_device_name(0)
     assert report.graphs[0].gpu_time_us == pytest.approx(1e6 * row.captured_s)
     (missed,) = [op for op in report.ops.missing if op.op == "aten::cos"]

@@ -119,6 +119,11 @@ class Copied:
         lib.op_meter_settle(int(1e9 * longest_gap_s))
         times = native.TimeRow()
         lib.op_meter_times(ctypes.byref(times))
+        # The program goes on meanwhile, so marks come last: all the others tell of them.
+        kinds = _rows(lib.op_meter_kinds if with_gaps else _none, native.KindRow)
+        cells = _rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow)
+        samples = _rows(lib.op_meter_samples if listed else _none, native.SampleRow)
+        gpu = GpuSeen.of(lib, _rows)
         begun = _rows(lib.op_meter_marks, native.MarkRow)
         events = {row.event: _event(lib, row.event) for row in begun if row.event}
         return cls(
@@ -127,16 +132,12 @@ class Copied:
                 for row in begun
             ],
             events=events,
-            kinds=_rows(lib.op_meter_kinds, native.KindRow)
-            if with_gaps
-            else (native.KindRow * 0)(),
-            cells=_rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow),
-            samples=_rows(lib.op_meter_samples, native.SampleRow)
-            if listed
-            else (native.SampleRow * 0)(),
+            kinds=kinds,
+            cells=cells,
+            samples=samples,
             regions=_rows(lib.op_meter_regions, native.RegionRow),
             times=times,
-            gpu=GpuSeen.of(lib, _rows),
+            gpu=gpu,
         )
 
     def observed(
@@ -200,9 +201,17 @@ def _event(lib: Any, number: int) -> str | None:
 def _rows(function: Callable[[Any, int], int], kind: Any) -> Any:
     """An array of that structure."""
     size = function(None, 0)
-    array = (kind * size).from_buffer(_pages(ctypes.sizeof(kind) * size)) if size else (kind * 0)()
-    filled = min(function(array, size), size)
-    return array if filled == size else (kind * filled).from_buffer(array)
+    while size:
+        room = size + size // 8 + 16  # there may be more when it is filled
+        array = (kind * room).from_buffer(_pages(ctypes.sizeof(kind) * room))
+        size = function(array, room)
+        if size <= room:
+            return (kind * size).from_buffer(array)
+    return (kind * 0)()
+
+
+def _none(_rows: Any, _size: int) -> int:
+    return 0
 
 
 def _pages(size: int) -> mmap.mmap:

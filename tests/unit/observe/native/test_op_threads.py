@@ -25,6 +25,7 @@ from programs import RunProgram
 from speeds import full_but
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.observed import Copied
 
 X = torch.ones(2)
@@ -148,6 +149,37 @@ def test_threads_without_marks_are_read_without_the_others(op_meter: Any) -> Non
     assert names(*found.loose) == {"aten::sin": 2, "aten::cos": 1}
     assert whole_after(found, 1) == (1, 1)
     assert names(*(part for kind in found.kinds for part in kind.wholes)) == {}
+
+
+class GoingOn:
+    """The native part of a program that calls a new graph before each time that rows are read."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+        self._graphs = 1000
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(self._lib, name)
+
+        def read(rows: Any, size: int) -> Any:
+            self._graphs += 1
+            call(self._lib, self._graphs)
+            torch.sin(X)
+            return function(rows, size)
+
+        of_rows = ("marks", "kinds", "cells", "samples", "regions", "gpu_ops", "gpu_calls")
+        return read if name.removeprefix("op_meter_") in of_rows else function
+
+
+def test_a_program_that_goes_on_while_it_is_read(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    for graph in range(1, 300):
+        call(op_meter, graph)
+    found = seen(GoingOn(op_meter))
+    assert {kind.mark for kind in found.kinds} <= set(range(len(found.marks)))
+    assert {mark.region for mark in found.marks} <= set(found.regions)
+    assert len(found.kinds) >= 299
+    assert estimate(found).eager.ops >= 1
 
 
 def test_threads_of_the_autograd_engine_work_for_the_caller(op_meter: Any) -> None:
