@@ -228,7 +228,7 @@ def rows_of(program: str, runs: dict[str, list[Run]]) -> Iterator[Row]:
         )
         if mode != "always":
             yield from _against_always(row, always, listed)
-        yield from _of_ledger(row, mode, always)
+        yield from _of_ledger(row, mode, always, its_runs)
         if always[0].gpu is not None:
             yield row("GPU: captured, %", Run.gpu_pair, POINTS, True)
             yield row("GPU: right verdict", _verdict, 0)
@@ -276,10 +276,10 @@ def _against_always(row: MakeRow, always: list[Run], listed: list[str]) -> Itera
     )
 
 
-def _of_ledger(row: MakeRow, mode: str, always: list[Run]) -> Iterator[Row]:
+def _of_ledger(row: MakeRow, mode: str, always: list[Run], its_runs: list[Run]) -> Iterator[Row]:
     """The main thread's rows, as shares of the wall time."""
     for name in EXACT_ROWS:
-        if always[0].true_pct(name) is not None:
+        if all(run.true_pct(name) is not None for run in (*always, *its_runs)):
             yield row(
                 f"ledger: {name}, %",
                 lambda run, name=name: (run.ledger_pct(name), run.true_pct(name)),
