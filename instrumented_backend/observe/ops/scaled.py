@@ -119,14 +119,20 @@ def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scal
         yield times(certain, left / certain.seen.n, ns, left)
 
 
+def as_pieces(whole: Part, ns: float) -> Scaled:
+    """Gaps that took ``ns``, as pieces of a longer one, or of one that was itself cut into pieces.
+
+    Two standard errors are as many ops as go into their time.
+    """
+    scaled = times(whole, ns / whole.seen.ns, ns, 0.0)
+    return replace(scaled, ops_variance=(max(scaled.ops, ns / SMALL_OP_NS) / SPREAD) ** 2)
+
+
 def like(near: Part, n: float, ns: float, octave: int) -> Scaled:
     """``n`` gaps that took ``ns``, by what was seen of others that are of another length."""
     longer = _octave_of(near) - octave
     if longer > (1 if octave >= LONG else REACH):
-        # Nothing holds up gaps by so much: these are as pieces of such a gap. Two standard errors
-        # are as many ops as go into their time.
-        scaled = times(near, ns / near.seen.ns, ns, 0.0)
-        return replace(scaled, ops_variance=(max(scaled.ops, ns / SMALL_OP_NS) / SPREAD) ** 2)
+        return as_pieces(near, ns)  # nothing holds up gaps by so much
     scaled = times(near, n / near.seen.n, ns, n)
     if longer >= 0:
         return scaled

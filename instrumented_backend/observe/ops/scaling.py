@@ -27,6 +27,7 @@ from instrumented_backend.observe.ops.scaled import (
     Doubt,
     Group,
     Scaled,
+    as_pieces,
     by_octave,
     like,
     nearest,
@@ -35,6 +36,7 @@ from instrumented_backend.observe.ops.scaled import (
     together,
 )
 
+CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 NEAR = 2  # octaves
 WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops
@@ -158,5 +160,8 @@ def _of_few(
             return times(part, n / part.seen.n, ns, n)
     to_the_same = [other for other in after if other.to == group.to]
     near = nearest(group.octave, by_octave(to_the_same))
-    near = near or nearest(group.octave, by_octave(after))
-    return None if near is None else like(near, n, ns, group.octave)
+    near = near or nearest(group.octave, by_octave(other for other in after if other.to != CUT))
+    if near is not None:
+        return like(near, n, ns, group.octave)
+    piece = nearest(group.octave, by_octave(after))
+    return as_pieces(piece, ns) if piece is not None and piece.seen.ns else None

@@ -1,0 +1,102 @@
+"""What stands for gaps that are longer than a window."""
+
+import math
+
+import pytest
+from seen_gaps import LONG, S, kind, observed, part
+
+from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.spread import SPREAD
+
+
+def test_long_gaps_are_scaled_by_their_time() -> None:
+    # Slices of 0.5 s and 1.5 s of a gap of 20 s: ten times what they saw, 1000 ops a second.
+    slices = part((0.5, 0.5 * S, 500, 1e6), (1.5, 1.5 * S, 1500, 3e6))
+    found = estimate(observed(kind(1, 20 * S, octave=34, slices=slices)))
+    assert found.eager.ops == pytest.approx(20_000) and found.eager.ns == pytest.approx(4e7)
+    # A fraction of an op for each end of each window: 10² * 2 / 6; the residuals are 0.
+    assert found.eager.ops_error == pytest.approx(math.sqrt(100 * 2 / 6))
+
+
+def test_slices_in_certain_windows_stand_for_themselves() -> None:
+    certain = part((2, 2 * S, 9000, 1e6))
+    slices = part((1, S, 100, 1e4))
+    found = estimate(observed(kind(1, 12 * S, octave=33, slices=slices, certain_slices=certain)))
+    # The 10 s left: ten times the second that was seen.
+    assert found.eager.ops == pytest.approx(9000 + 1000)
+    only = estimate(observed(kind(1, 12 * S, octave=33, certain_slices=certain)))
+    assert only.eager.ops == pytest.approx(9000 * 6)
+
+
+def test_slices_of_few_windows_are_as_uncertain_as_certain_ones_differ_from_them() -> None:
+    # 10 s left, of which two windows saw 0.2 s, with 100 ops; the certain one had 90 in 0.2 s.
+    certain, slices = part((2, 2 * S, 900, 9e6)), part(*[(0.1, S // 10, 50, 5e5)] * 2)
+    long = kind(1, 12 * S, octave=33, slices=slices, certain_slices=certain)
+    found = estimate(observed(long))
+    assert found.eager.ops == pytest.approx(900 + 5000)
+    edges = 50**2 * 2 / 6
+    assert found.eager.ops_error == pytest.approx(math.sqrt((500 / SPREAD) ** 2 + edges))
+    many = part(*[(0.1, S // 10, 50, 5e5)] * 8)
+    found = estimate(observed(kind(1, 12 * S, octave=33, slices=many, certain_slices=certain)))
+    assert found.eager.ops_error == pytest.approx(math.sqrt(12.5**2 * 8 / 6))
+
+
+def test_one_window_tells_nothing_of_the_rest_of_a_long_gap() -> None:
+    slices = part((0.1, S // 10, 500, 5e6))
+    found = estimate(observed(kind(1, S, octave=29, slices=slices)))
+    assert found.eager.ops == pytest.approx(5000)
+    # All of the other 4500; and by chance: ten times the square root; and the window's two ends.
+    apart, by_chance, edges = 4500 / SPREAD, 10 * math.sqrt(500), 10 / math.sqrt(6)
+    error = math.sqrt(apart**2 + 0.9 * by_chance**2 + edges**2)
+    assert found.eager.ops_error == pytest.approx(error)
+
+
+@pytest.mark.parametrize(
+    ("windows", "ops", "apart"),
+    [
+        # Two saw nothing in 0.2 s; what others saw, 4000 in the other 0.8, weighs a quarter of one.
+        ([(0.1, S // 10, 0, 0)] * 2, 4000 / 9, 4000 / 9 + 4000 / 81),
+        # Two saw as many as 4800 in 0.8 s.
+        ([(0.1, S // 10, 600, 6e6)] * 2, 1200 + (8 * 4800 + 4000) / 9, 800 / 9 + 4000 / 81),
+        # One was short, and is worth a hundredth.
+        ([(0.0005, S // 2000, 1, 1e4)], 1 + 0.9995 * (2000 + 25 * 5000) / 26, None),
+        # None: as in others, or none at all.
+        ([], 5000, 5000),
+    ],
+)
+def test_long_gaps_of_few_windows_are_like_others_after_the_same_mark(
+    windows: list[tuple[float, float, float, float]], ops: float, apart: float | None
+) -> None:
+    known = kind(1, 4 * S, octave=31, slices=part(*[(0.1, S // 10, 500, 5e6)] * 8))
+    slices = part(*windows) if windows else None
+    found = estimate(observed(known, kind(1, S, octave=29, slices=slices, to=0)))
+    alone = estimate(observed(known))
+    assert found.eager.ops - alone.eager.ops == pytest.approx(ops)
+    added = SPREAD * math.sqrt(found.eager.ops_error**2 - alone.eager.ops_error**2)
+    assert added == pytest.approx(apart, rel=1e-3) if apart else added > 3000
+
+
+def test_long_gaps_that_are_alike_are_counted() -> None:
+    """However long each took: where windows saw them, they took longer."""
+    whole = part((1, 0.21 * S, 5600, 0.1 * S), (1, 0.19 * S, 5600, 0.1 * S))
+    found = estimate(observed(kind(20, int(3.2 * S), None, whole, octave=LONG)))
+    assert found.eager.ops == pytest.approx(20 * 5600) and found.eager.ops_error == 0
+
+
+def test_long_gaps_that_nobody_saw_are_like_those_of_about_their_length() -> None:
+    whole = part((1, 0.2 * S, 5600, 0.1 * S), (1, 0.2 * S, 5600, 0.1 * S))
+    seen = kind(20, 4 * S, None, whole, octave=LONG)
+    for slices in (None, part((0.05, S // 20, 1100, 1e7))):  # what one window saw of it is no count
+        longer = kind(1, int(0.3 * S), octave=LONG + 1, slices=slices)
+        found = estimate(observed(seen, longer))
+        assert found.eager.ops == pytest.approx(21 * 5600) and found.unseen_ns == 0
+        # Half as long again, by as many ops or by none.
+        assert SPREAD * found.eager.ops_error == pytest.approx(5600 * 0.5)
+
+
+def test_long_gaps_that_nobody_saw_have_ops_by_their_time() -> None:
+    """Where what was seen is far longer."""
+    seen = kind(1, 60 * S, first=part((1, 60 * S, 60_000, 30 * S)), octave=35)
+    found = estimate(observed(seen, kind(2, S, octave=28)))
+    assert found.eager.ops == pytest.approx(61_000)
+    assert SPREAD * found.eager.ops_error == pytest.approx(100_000)  # small ones
