@@ -51,12 +51,13 @@ def kind(
     others: tuple[int, int] = (0, 0),
     first: Part | None = None,
     edge: int | None = None,
+    cost_ns: int = 0,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
     edge = next(_edges) if edge is None else edge
     counts = (n, others[0]), (ns, others[1])
-    return Kind(edge, mark, to, octave, *counts, whole, in_slices, first or nothing())
+    return Kind(edge, mark, to, octave, *counts, whole, in_slices, first or nothing(), cost_ns)
 
 
 def observed(

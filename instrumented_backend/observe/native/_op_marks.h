@@ -228,12 +228,14 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
   ++marks_seen;
   settle_quiet(line, now);
   const int64_t ns = std::max<int64_t>(0, now - line.gap_start - apart_of(line));
-  const int octave = octave_of(ns - std::min(line.cost_ns + line.tail_cost_ns, ns));
+  const int64_t cost_ns = std::min(line.cost_ns + line.tail_cost_ns, ns);
+  const int octave = octave_of(ns - cost_ns);
   Edge* edge = line.edge = edge_to(*position, to);
   const bool is_new = edge->usual.octave < 0;
   Length& length = edge->length(octave);
   length.population.n[!line.main] += 1;
   length.population.ns[!line.main] += ns;
+  length.population.cost_ns += cost_ns;
   return line.was_seen && end_seen_gap(line, *position, is_new, length, ns, now);
 }
 

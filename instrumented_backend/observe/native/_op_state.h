@@ -68,7 +68,7 @@ constexpr int64_t kNever = INT64_MAX;
 // What seeing an op takes, as far as it lengthens a gap; `meter.py` has the figures in full.
 // What PyTorch takes for each event that it makes for us, for a node's name, and for silencing a
 // thread. What our own part takes is measured, for one op in `kMeasured`.
-constexpr int64_t kEventCostNs = 60, kNodeCostNs = 2000, kSilenceCostNs = 300;
+constexpr int64_t kEventCostNs = 150, kNodeCostNs = 2000, kSilenceCostNs = 300;
 constexpr uint32_t kMeasured = 16;
 constexpr int64_t kLongestOpCostNs = 5000;   // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
@@ -254,6 +254,7 @@ struct Observed {
 // others.
 struct Population {
   int64_t n[2] = {}, ns[2] = {};
+  int64_t cost_ns = 0;  // of all threads' `ns`: ours
 };
 
 struct Position;

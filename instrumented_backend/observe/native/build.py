@@ -41,9 +41,16 @@ class MarkRow(ctypes.Structure):
 
 
 class Population(ctypes.Structure):
-    """How many gaps there were and how long they took: on the main thread, on others."""
+    """How many gaps there were and how long they took: on the main thread, on others.
 
-    _fields_: ClassVar = [("n", ctypes.c_int64 * 2), ("ns", ctypes.c_int64 * 2)]
+    ``cost_ns`` is how much of it, on all threads, went into seeing ops.
+    """
+
+    _fields_: ClassVar = [
+        ("n", ctypes.c_int64 * 2),
+        ("ns", ctypes.c_int64 * 2),
+        ("cost_ns", ctypes.c_int64),
+    ]
 
 
 class Seen(ctypes.Structure):

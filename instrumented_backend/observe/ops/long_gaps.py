@@ -31,7 +31,7 @@ UNTOLD = 0.25  # windows' worth that others weigh
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     """What stands for its gaps, but for those that certain windows saw whole."""
     n = sum(group.n) - group.first.seen.n - group.certain.seen.n
-    ns = max(0.0, sum(group.ns) - group.first.seen.ns - group.certain.seen.ns)
+    ns = max(0.0, group.own_ns - group.first.seen.ns - group.certain.seen.ns)
     if n <= 0:
         return
     if _are_alike(group):

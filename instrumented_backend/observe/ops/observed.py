@@ -56,6 +56,7 @@ class Kind:
     whole: tuple[Part, Part]  # in certain windows, in random ones
     slices: tuple[Part, Part]
     first: Part  # the very first gap, if a certain window saw it
+    cost_ns: int = 0  # of ``ns``, what went into seeing ops: what was seen is without it
 
     @property
     def wholes(self) -> tuple[Part, ...]:
@@ -173,6 +174,7 @@ def _observed(
             (part(row.kind, 0, row.whole[0]), part(row.kind, 1, row.whole[1])),
             (part(row.kind, 2, row.slices[0]), part(row.kind, 3, row.slices[1])),
             part(row.kind, 4, row.first),
+            row.population.cost_ns,
         )
         for row in copied.kinds
     ]

@@ -77,6 +77,7 @@ class Group:
     kinds: list[Kind]
     n: tuple[int, int] = field(init=False)
     ns: tuple[int, int] = field(init=False)
+    own_ns: int = field(init=False)  # without what went into seeing ops
     first: Part = field(init=False)
     certain: Part = field(init=False)
     random: Part = field(init=False)
@@ -85,6 +86,7 @@ class Group:
         kinds = self.kinds
         self.n = sum(kind.n[0] for kind in kinds), sum(kind.n[1] for kind in kinds)
         self.ns = sum(kind.ns[0] for kind in kinds), sum(kind.ns[1] for kind in kinds)
+        self.own_ns = sum(self.ns) - sum(kind.cost_ns for kind in kinds)
         self.first = together([kind.first for kind in kinds])
         self.certain = together([kind.whole[0] for kind in kinds])
         self.random = together([kind.whole[1] for kind in kinds])

@@ -42,6 +42,22 @@ def test_a_gap_that_began_before_a_window_is_not_seen_whole(op_meter: Any) -> No
     assert whole_after(found, 1) == (0, 0) and whole_after(found, 2) == (1, 1)
 
 
+def test_what_went_into_seeing_ops_is_known_of_their_gaps(op_meter: Any) -> None:
+    call(op_meter, 1)
+    torch.sin(X)
+    call(op_meter, 2)
+    op_meter.op_meter_open(False)
+    torch.sin(X)  # in a gap that is seen in slices
+    call(op_meter, 3)
+    torch.sin(X)
+    call(op_meter, 4)
+    found = seen(op_meter)
+    assert [kind.cost_ns for kind in kinds_after(found, 1)] == [0]
+    for region in (2, 3):
+        (kind,) = kinds_after(found, region)
+        assert 0 < kind.cost_ns <= sum(kind.ns)
+
+
 def test_a_window_that_takes_the_gap_under_way_for_a_whole_one(op_meter: Any) -> None:
     call(op_meter, 1)
     op_meter.op_meter_open(True)

@@ -18,6 +18,12 @@ def test_long_gaps_are_scaled_by_their_time() -> None:
     assert found.eager.ops_error == pytest.approx(math.sqrt(100 * 2 / 6))
 
 
+def test_what_went_into_seeing_ops_is_no_time_of_other_ops() -> None:
+    slices = part((0.5, 0.5 * S, 500, 1e6), (1.5, 1.5 * S, 1500, 3e6))
+    found = estimate(observed(kind(1, 21 * S, octave=34, slices=slices, cost_ns=S)))
+    assert found.eager.ops == pytest.approx(20_000) and found.eager.ns == pytest.approx(4e7)
+
+
 def test_slices_in_certain_windows_stand_for_themselves() -> None:
     certain = part((2, 2 * S, 9000, 1e6))
     slices = part((1, S, 100, 1e4))
