@@ -11,7 +11,7 @@ forks of one that has imported torch. Its truth comes from elsewhere:
   torch.profiler sees in that part, in another process (`truth_programs/oracle.py`);
 - the ledger: the program's own clocks round what it does and round each graph, torch's own figure
   for compile time; what these cannot tell, by `always`;
-- shares of op time: `always`, which sees each op;
+- shares of op time: `always`, which sees each op, beside what was captured in the run itself;
 - on a GPU, the captured share of its timeline, and what bounds it: the clock round each graph, or
   torch.profiler's kernels; on ranks, events (`truth_programs/gpu_oracle.py`).
 
@@ -30,7 +30,8 @@ from typing import Any
 import click
 from proof import forked
 from proof.figures import exit_code, measured, table, write_json
-from proof.truth import TRUTH_HEADERS, Row, Run, Spreads, rows_of, run_of
+from proof.spreads import Spreads
+from proof.truth import TRUTH_HEADERS, Row, Run, rows_of, run_of
 from truth_programs import gpu_oracle, oracle, ranks
 from truth_programs import measured as program
 from truth_programs.catalogue import ALL, ON_CUDA, ON_RANKS, PROGRAMS

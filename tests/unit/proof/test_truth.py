@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from proof import truth
-from proof.truth import Row, Run, Spreads, row_of
+from proof.spreads import Spreads
+from proof.truth import Row, Run, row_of
 from truth_programs import oracle
 from truth_programs.run import FIRST
 from truth_programs.run import Run as ProgramsRun
@@ -21,6 +22,7 @@ def run_with(
         for row, (seconds, spread_s) in rows.items()
     ]
     record = {"op": "aten::add", "count": count, "share_pct": 100.0, "op_time_pct": 40.0}
+    record["time_us"] = 10 * (100 - pct_time)
     line = {**record, "file": "/x/train.py", "line": 3}
     report = {
         "summary": {
@@ -30,6 +32,8 @@ def run_with(
             "pct_time": pct_time,
         },
         "ops": {
+            "captured": {"time_us": 10 * pct_time},
+            "total_time_us": 1000.0,
             "eager": [{**record, "count_spread": spread}],
             "missing": [line],
             "pct_ops_spread": spread,
@@ -101,7 +105,9 @@ def test_rows_of_a_program() -> None:
     # 103 for 100, in all and of the one name.
     assert rows["eager ops", "auto"].error == 3 and not rows["eager ops", "auto"].ok
     assert not rows["count of aten::add", "auto"].ok and rows["count of aten::add", "always"].ok
-    assert rows["op time, %", "auto"].error == 3
+    # 630 us were captured, and 100 eager ops take 400 by `always`.
+    assert rows["op time, %", "auto"].oracle == pytest.approx(100 * 630 / 1030)
+    assert rows["aten::add, %", "auto"].oracle == pytest.approx(100 * 400 / 1030)
     assert rows["aten::add at train.py:3, %", "auto"].ok
     # 2 s of 10 for the 4 that the oracle's clock says; the rest as known.
     assert rows["ledger: captured, %", "auto"].error == pytest.approx(20)
@@ -131,9 +137,9 @@ def test_the_ledger_explains_98_percent() -> None:
 def test_truth_in_the_printed_spread() -> None:
     always = [run_with(pct_time=59, **LEDGER), run_with(pct_time=61, **LEDGER)]
     spreads = Spreads()
-    # 1.5 beside the range of the truth, and 3 calls off.
-    spreads.add([run_with(103, 62.5, spread=1.0, **LEDGER)], always)
-    spreads.add([run_with(103, 62.5, spread=3.0, **LEDGER)], always)
+    # 635 of 1025 to 1045 us are captured: 1.5 beside that range, and 3 calls off.
+    spreads.add([run_with(103, 63.5, spread=1.0, **LEDGER)], always)
+    spreads.add([run_with(103, 63.5, spread=3.0, **LEDGER)], always)
     pct = {row.figure.split(":")[0]: row.ours for row in spreads.rows()}
     # 400 of 503 ops is 79.5 % for 80, inside either spread.
     ledger = "ledger of eager ops, %"  # 1.0 for 1.0 s
