@@ -394,7 +394,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   t.op_depth = 0;
   const int64_t own_ns = int64_t(t.own_ns) + (is_node(event.name()) ? kNodeCostNs : 0) +
                          (t.silenced ? kSilenceCostNs : 0);
-  const int64_t cost_ns = own_ns + (1 + t.inner) * kEventCostNs;
+  const int64_t cost_ns = own_ns + int64_t((1 + t.inner) * kEventShare * t.own_ns);
   t.work.op_ns += own_ns;
   listen_again(t);
   if (t.work.events >= kEventsAtOnce) {

@@ -65,10 +65,12 @@ constexpr double kThinning = 2;
 constexpr int kAsks = 16;  // how often a kind of gap that has no line of an op asks for one
 constexpr uint64_t kEventsAtOnce = 256;  // of a thread's work, until all know of it
 constexpr int64_t kNever = INT64_MAX;
-// What seeing an op takes, as far as it lengthens a gap; `meter.py` has the figures in full.
-// What PyTorch takes for each event that it makes for us, for a node's name, and for silencing a
-// thread. What our own part takes is measured, for one op in `kMeasured`.
-constexpr int64_t kEventCostNs = 150, kNodeCostNs = 2000, kSilenceCostNs = 300;
+// What seeing an op takes, as far as it lengthens a gap. Our own part is measured, for one op in
+// `kMeasured`. What PyTorch takes for each event that it makes for us is that share of it: both
+// take several times as long where ops leave nothing of them in the caches. Then what it takes for
+// a node's name, and for silencing a thread.
+constexpr double kEventShare = 0.8;
+constexpr int64_t kNodeCostNs = 2000, kSilenceCostNs = 300;
 constexpr uint32_t kMeasured = 16;
 constexpr int64_t kLongestOpCostNs = 5000;   // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
