@@ -82,6 +82,7 @@ def _by_their_time(group: Group, ns: float) -> Iterator[Scaled]:
             scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
             if part is random:
                 scaled = _one_window(_unlike(_with_edges(scaled), certain))
+                scaled = replace(scaled, in_slices=True)
             yield scaled
 
 
@@ -117,6 +118,7 @@ def _by_that_of_others(
         scaled,
         ops_variance=scaled.ops_variance + apart("ops", scaled.ops),
         ns_variance=scaled.ns_variance + apart("op_ns", scaled.ns),
+        in_slices=True,
     )
 
 

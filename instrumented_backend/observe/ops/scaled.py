@@ -36,6 +36,7 @@ class Scaled:
     ops_variance: float = 0.0
     ns_variance: float = 0.0
     doubts: tuple[Doubt, ...] = ()
+    in_slices: bool = False  # of long gaps, and not in whole ones
 
     @property
     def ops(self) -> float:
@@ -52,6 +53,17 @@ class Scaled:
     @property
     def doubted_ns_variance(self) -> float:
         return self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
+
+    def clump_of(self, name: str) -> float:
+        """The variance of the number of one op that one slice may have seen all of.
+
+        Such as what only the beginning of a long gap has: two standard errors are all that were not
+        seen. More than a window's share of the ops are of several.
+        """
+        seen, count = self.part.seen, self.part.counts[name]
+        if not self.in_slices or self.ops_factor <= 1 or count * seen.windows > seen.ops:
+            return 0.0
+        return float(count * (self.ops_factor - 1) / SPREAD) ** 2
 
     def doubt_of(self, name: str) -> float:
         """The variance that doubts add to the number of one op."""

@@ -5,6 +5,7 @@ import math
 import pytest
 from seen_gaps import LONG, S, kind, observed, part
 
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.spread import SPREAD
 
@@ -22,6 +23,16 @@ def test_what_went_into_seeing_ops_is_no_time_of_other_ops() -> None:
     slices = part((0.5, 0.5 * S, 500, 1e6), (1.5, 1.5 * S, 1500, 3e6))
     found = estimate(observed(kind(1, 21 * S, octave=34, slices=slices, cost_ns=S)))
     assert found.eager.ops == pytest.approx(20_000) and found.eager.ns == pytest.approx(4e7)
+
+
+def test_what_one_slice_may_have_seen_all_of_is_as_uncertain_as_one_slice() -> None:
+    """Of 2000 ops in two slices, 40 are of a name that only the gap's beginning may have."""
+    cells = [Cell("aten::add", 0, 0, 1960, 4e6, {}), Cell("aten::mul_", 0, 1, 40, 1e5, {})]
+    slices = part((1, S, 1000, 2e6), (1, S, 1000, 2e6), cells=cells)
+    found = estimate(observed(kind(1, 20 * S, octave=34, slices=slices)))
+    rare, usual = found.by_name["aten::mul_"], found.by_name["aten::add"]
+    assert rare.ops == pytest.approx(400) and SPREAD * rare.ops_error >= 360
+    assert usual.ops == pytest.approx(19_600) and SPREAD * usual.ops_error < 0.05 * usual.ops
 
 
 def test_slices_in_certain_windows_stand_for_themselves() -> None:
