@@ -1,4 +1,4 @@
-"""What one would write by hand round each call of a graph: a region of torch.profiler's."""
+"""Round each call of a graph: a region of torch.profiler's, as by hand, or as good as nothing."""
 
 import functools
 from collections.abc import Callable

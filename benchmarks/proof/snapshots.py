@@ -5,9 +5,11 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import click
@@ -15,8 +17,8 @@ import click
 from proof import child
 from proof.figures import Cost, cost_of
 
-STEPS_S, BLOCK_S, TURN_STEPS = 600.0, 60.0, 10
-FEWEST_BLOCKS = 5
+STEPS_S, BLOCK_S = 600.0, 60.0
+BETWEEN = (0.25, 0.5, 0.75)  # of the way from a snapshot to the next
 GRAPHS, COMPILATIONS = 10_000, 100_000
 CALLED = 100  # of the graphs, between two snapshots
 
@@ -49,10 +51,7 @@ def largest(pairs: int) -> list[Cost]:
 
 
 def in_steps(scale: float) -> list[Cost]:
-    """Ten minutes of GPT-2 steps with snapshots, and as many without, in turns of ten steps.
-
-    The time without is none of the run's to the thread that takes them.
-    """
+    """Ten minutes of GPT-2 steps: those during which one is taken, beside those between two."""
     folder = tempfile.mkdtemp(prefix="snapshots-")
     ratios, share = child.call(with_and_without, STEPS_S * scale, INSTRUMENTED_DIR=folder)
     what = f"{STEPS_S * scale:.0f} s of GPT-2 steps: snapshots"
@@ -63,66 +62,85 @@ def in_steps(scale: float) -> list[Cost]:
 
 
 def with_and_without(seconds: float) -> tuple[list[float], float]:
-    """The ratio of each minute, or of each fifth of a shorter run; and of the run, what their
-    thread took, in percent."""
+    """The ratio of each minute; and of the run, what their thread took, in percent."""
     import workloads
 
     from instrumented_backend import backend
 
     (step,) = workloads.gpt2("cpu", "instrumented")
-    live = backend._session._live
-    snapshots = live.snapshots
-    clock = _Clock()
-    snapshots._clock = live._listings._clock = live._estimates._clock = clock
-    spent_s = 0.0
+    snapshots = backend._session._live.snapshots
     take = snapshots._take
+    taken: list[Taken] = []
 
     def timed() -> bool:
-        nonlocal spent_s
-        start_s = time.thread_time()
+        start_s, cpu_s = time.perf_counter(), time.thread_time()
         done = take()
-        spent_s += time.thread_time() - start_s
+        taken.append(Taken(start_s, time.perf_counter(), time.thread_time() - cpu_s))
         return done
 
     for _ in range(20):
         step()
     time.sleep(2.0)  # what the compilations asked for
     snapshots._take = timed
-    start_s = clock()
-    ratios = []
-    wanted_s = min(BLOCK_S, seconds / FEWEST_BLOCKS)
-    with click.progressbar(length=round(seconds / wanted_s), label="steps", file=sys.stderr) as bar:
-        while clock() - start_s < seconds:
-            block_s = [0.0, 0.0]
-            while block_s[0] < wanted_s:
-                for off in (False, True):
-                    with clock.stopped() if off else nullcontext():
-                        begun_s = time.perf_counter()
-                        for _ in range(TURN_STEPS):
-                            step()
-                        block_s[off] += time.perf_counter() - begun_s
-            ratios.append(block_s[0] / block_s[1])
-            bar.update(1)
-    return ratios, 100 * spent_s / (clock() - start_s)
+    begun_s = time.perf_counter()
+    ends_s = [begun_s]
+    with click.progressbar(length=round(seconds), label="steps", file=sys.stderr) as bar:
+        while ends_s[-1] - begun_s < seconds:
+            step()
+            ends_s.append(time.perf_counter())
+            bar.update(int(ends_s[-1] - begun_s) - bar.pos)
+    run_s = ends_s[-1] - begun_s
+    # Without the last, as the steps to compare it with may be over.
+    pairs = list(pairs_of(taken[:-1], ends_s))
+    if not pairs:
+        raise click.ClickException(f"{run_s:.0f} s: too short for two snapshots")
+    blocks = max(1, min(round(run_s / BLOCK_S), len(pairs)))
+    edges = [len(pairs) * block // blocks for block in range(blocks + 1)]
+    ratios = [ratio_of(pairs[first:end]) for first, end in itertools.pairwise(edges)]
+    return ratios, 100 * sum(one.cpu_s for one in taken) / run_s
 
 
-class _Clock:
-    """Monotonic, and stands still where it is stopped."""
+@dataclass
+class Taken:
+    """One snapshot, on `time.perf_counter`'s clock, and its thread's CPU time."""
 
-    def __init__(self) -> None:
-        self._lost_s = 0.0
-        self._stopped_at: float | None = None
+    start_s: float
+    end_s: float
+    cpu_s: float
 
-    def __call__(self) -> float:
-        now_s = time.monotonic() if self._stopped_at is None else self._stopped_at
-        return now_s - self._lost_s
 
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        self._stopped_at = time.monotonic()
-        yield
-        self._lost_s += time.monotonic() - self._stopped_at
-        self._stopped_at = None
+@dataclass
+class Pair:
+    """The steps that a snapshot ran beside, and as many of those until the next one."""
+
+    beside_s: float
+    apart_s: float
+    until_next_s: float
+
+
+def pairs_of(taken: Sequence[Taken], ends_s: Sequence[float]) -> Iterator[Pair]:
+    """``ends_s`` has the start of the first step and the end of each.
+
+    A snapshot's steps are those that it ran beside, and one more. What they are compared with is
+    near, so a machine that grows slower or faster counts for nothing.
+    """
+    for one, following in itertools.pairwise(taken):
+        until_next_s = following.start_s - one.start_s
+        count = bisect(ends_s, one.end_s) + 1 - (bisect(ends_s, one.start_s) - 1)
+
+        def steps_s(at_s: float, count: int = count) -> float:
+            first = bisect(ends_s, at_s) - 1
+            return ends_s[first + count] - ends_s[first]
+
+        between_s = [one.start_s + part * until_next_s for part in BETWEEN]
+        if between_s[-1] + steps_s(between_s[-1]) < following.start_s:
+            yield Pair(steps_s(one.start_s), fmean(map(steps_s, between_s)), until_next_s)
+
+
+def ratio_of(pairs: Sequence[Pair]) -> float:
+    """How much longer the steps took, from a snapshot to the next, for the snapshots."""
+    extra_s = sum(pair.beside_s - pair.apart_s for pair in pairs)
+    return 1 + extra_s / sum(pair.until_next_s for pair in pairs)
 
 
 def on_a_thread(action: Callable[[], object]) -> float:

@@ -206,9 +206,7 @@ def _add(
         variance = scaled.ops_variance * (cell.count / seen.ops) ** 2 if seen.ops else 0.0
         if scaled.ops_factor > 1 and cell.count % max(1.0, seen.n):
             variance += scaled.ops_factor * (scaled.ops_factor - 1) * cell.count
-        if scaled.in_slices:
-            counts = scaled.part.counts
-            variance += scaled.clump_of(cell.name) * cell.count / max(1, counts[cell.name])
+        variance += scaled.clump_of(cell)
         named = result.by_name[cell.name]
         named.add(ops, ns)
         named.ops_variance += variance

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.cells import Together
+from instrumented_backend.observe.ops.cells import Cell, Together
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
@@ -54,16 +54,19 @@ class Scaled:
     def doubted_ns_variance(self) -> float:
         return self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
 
-    def clump_of(self, name: str) -> float:
-        """The variance of the number of one op that one slice may have seen all of.
+    def clump_of(self, cell: Cell) -> float:
+        """The variance of a cell's number of ops, if one slice may have seen all of that name.
 
         Such as what only the beginning of a long gap has: two standard errors are all that were not
         seen. More than a window's share of the ops are of several.
         """
-        seen, count = self.part.seen, self.part.counts[name]
-        if not self.in_slices or self.ops_factor <= 1 or count * seen.windows > seen.ops:
+        if not self.in_slices or self.ops_factor <= 1 or not cell.count:
             return 0.0
-        return float(count * (self.ops_factor - 1) / SPREAD) ** 2
+        seen, count = self.part.seen, self.part.counts[cell.name]
+        if count * seen.windows > seen.ops:
+            return 0.0
+        of_all = float(count * (self.ops_factor - 1) / SPREAD) ** 2
+        return of_all * cell.count / count
 
     def doubt_of(self, name: str) -> float:
         """The variance that doubts add to the number of one op."""

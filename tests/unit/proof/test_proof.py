@@ -1,5 +1,6 @@
 """What the benchmarks of overhead and accuracy compute from their measurements."""
 
+import itertools
 import json
 import mmap
 import os
@@ -13,7 +14,18 @@ import in_child
 import pytest
 from click.testing import CliRunner
 from paths import SUPPORT
-from proof import bench_gpu, child, device_time, figures, memory, modes, parts, utilization, window
+from proof import (
+    bench_gpu,
+    child,
+    device_time,
+    figures,
+    memory,
+    modes,
+    parts,
+    snapshots,
+    utilization,
+    window,
+)
 from proof.figures import Cost, Figure, cost_of, exit_code, nearest
 from proof.kernel_bytes import bytes_rows
 from proof.kernel_time import time_rows
@@ -347,6 +359,21 @@ def test_share_of_the_time_that_a_gpu_was_busy() -> None:
 
 
 # --- What a window leaves behind ----------------------------------------------------------------
+
+
+def test_steps_beside_a_snapshot() -> None:
+    lasted_s = [1.0] * 30
+    lasted_s[10] = 1.5  # one that a snapshot ran beside
+    lasted_s[11:15] = [1.25] * 4  # a machine that is slow for a while
+    ends_s = [0.0, *itertools.accumulate(lasted_s)]
+    taken = [snapshots.Taken(at_s, at_s + 0.25, 0.25) for at_s in (0.5, 10.75, 10.875, 21.0)]
+    pairs = list(snapshots.pairs_of(taken, ends_s))
+    # Each with the step after it; the second is followed too soon to compare it.
+    assert pairs == [
+        snapshots.Pair(2.0, 2.0, 10.25),
+        snapshots.Pair(2.75, (2.5 + 2.25 + 2.0) / 3, 10.125),
+    ]
+    assert snapshots.ratio_of(pairs) == 1 + (2.75 - 2.25) / (10.25 + 10.125)
 
 
 def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
