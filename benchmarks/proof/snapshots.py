@@ -93,7 +93,7 @@ def with_and_without(seconds: float) -> tuple[list[float], float]:
     # Without the last, as the steps to compare it with may be over.
     pairs = list(pairs_of(taken[:-1], ends_s))
     if not pairs:
-        raise click.ClickException(f"{run_s:.0f} s: too short for two snapshots")
+        raise click.ClickException(f"{run_s:.0f} s: too short to compare steps")
     blocks = max(1, min(round(run_s / BLOCK_S), len(pairs)))
     edges = [len(pairs) * block // blocks for block in range(blocks + 1)]
     ratios = [ratio_of(pairs[first:end]) for first, end in itertools.pairwise(edges)]
