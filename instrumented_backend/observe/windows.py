@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 
+_OWN = random.Random()  # the module's own numbers are the program's, which may have a seed
+
+
 @dataclass(frozen=True)
 class Plan:
     """The next window: when it opens, from now, and how long it is to last, in seconds."""
@@ -30,7 +33,7 @@ class WindowSchedule:
         budget: float | None = None,
         shortest_window_s: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] = random.random,
+        chance: Callable[[], float] = _OWN.random,
     ) -> None:
         """``clock`` in seconds; ``chance`` draws from 0 to 1."""
         self.clock = clock

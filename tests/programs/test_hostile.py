@@ -150,6 +150,16 @@ x = torch.ones(4, requires_grad=True)
 compiled(lambda x: (x.sin() * 2).sum())(x).backward()
 print(step(ones).tolist(), x.grad.tolist())
 """),
+    "random numbers with a seed": Condition("""
+import random
+random.seed(0); torch.manual_seed(0)
+end = time.monotonic() + 2
+while time.monotonic() < end:  # enough eager ops for windows that chance places
+    step(ones)
+    for _ in range(50):
+        ones + 1
+print(random.random(), torch.rand(1).item())
+"""),
     "stderr closed": Condition("step(ones); os.close(2)", env=_SHOWN),
     "stderr closed by Python": Condition("step(ones); sys.stderr.close()", env=_SHOWN),
     "stderr is None": Condition("step(ones); sys.stderr = None", env=_SHOWN),

@@ -27,6 +27,13 @@ def test_without_a_budget_windows_open_at_the_ends_of_intervals() -> None:
     assert plans.next() == Plan(1.0, 0.0)
 
 
+def test_the_programs_random_numbers_stay_its_own() -> None:
+    state = random.getstate()
+    plans = WindowSchedule(1.0, 2.0, 5.0, BUDGET)
+    assert plans.next() != plans.next()
+    assert random.getstate() == state
+
+
 def test_nothing_spent_yet() -> None:
     # Half of the interval of 1 s, and chance puts it in the middle of the other half.
     assert schedule(Clock()).next() == Plan(0.25, 0.5)
