@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-
 _OWN = random.Random()  # the module's own numbers are the program's, which may have a seed
 
 

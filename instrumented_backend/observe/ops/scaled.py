@@ -13,6 +13,7 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance
 LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
 ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
 REACH = 6  # octaves by which something may hold a gap up, such as other programs on its core
+FAR = 4  # octaves by which something seldom does, so that an evaluation is as likely
 FEW = 8  # windows
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
@@ -154,13 +155,17 @@ def like(near: Part, n: float, ns: float, octave: int) -> Scaled:
     if longer >= 0:
         return scaled
     # What made these longer may have been ops like the others, or none: two standard errors are as
-    # many as go into the time.
+    # many as go into the time. Little holds up gaps by much, so then it may all be small ops.
     more = scaled.ops * max(0.0, ns * near.seen.n / (n * max(1.0, near.seen.ns)) - 1.0)
-    apart_ns = (ns - scaled.ns) / SPREAD
+    apart_ns = ns - scaled.ns
+    if longer > -FAR:
+        apart_ns /= 2
+    else:
+        more = max(more, ns / SMALL_OP_NS)
     return replace(
         scaled,
         ops_variance=scaled.ops_variance + (more / SPREAD) ** 2,
-        ns_variance=scaled.ns_variance + (apart_ns / 2) ** 2,
+        ns_variance=scaled.ns_variance + (apart_ns / SPREAD) ** 2,
     )
 
 

@@ -137,6 +137,15 @@ def test_longer_gaps_that_were_not_seen_may_have_more_ops() -> None:
     assert SPREAD * found.eager.ns_error == pytest.approx((10_000 - 100) / 2)
 
 
+def test_gaps_many_times_as_long_that_were_not_seen_may_be_evaluations() -> None:
+    """All of their time may be ops, and small ones, where a step's are dear."""
+    step = kind(5, 1_500_000, None, part((5, 1_500_000, 5 * 7, 5 * 200_000)), octave=18)
+    found = estimate(observed(kind(4, 120_000_000, octave=24), step))
+    assert found.eager.ops == pytest.approx(5 * 7 + 4 * 7)
+    assert SPREAD * found.eager.ops_error == pytest.approx(120_000_000 / 10_000)
+    assert SPREAD * found.eager.ns_error == pytest.approx(120_000_000 - 4 * 200_000)
+
+
 def test_short_gaps_are_not_like_one_that_is_a_thousand_times_as_long() -> None:
     """Such as what a snapshot cuts off while a compilation goes on in a gap."""
     known = kind(1, 4 * S, first=part((1, 4 * S, 60_000, 3 * S)), octave=31)
@@ -158,8 +167,8 @@ def test_gaps_like_those_that_took_no_time() -> None:
     """A gap of a forked child can have none, by its clock: what it is like is not known then."""
     known = kind(1, 0, None, part((1, 0, 0, 0)), octave=0)
     found = estimate(observed(kind(10, 10_000, octave=9), known))
-    assert found.eager.ops == 0 and found.eager.ops_error == 0
-    assert SPREAD * found.eager.ns_error == pytest.approx(10_000 / 2)
+    assert found.eager.ops == 0 and SPREAD * found.eager.ops_error == pytest.approx(1)
+    assert SPREAD * found.eager.ns_error == pytest.approx(10_000)
 
 
 def test_gaps_that_nothing_is_like() -> None:
