@@ -21,6 +21,7 @@ std::map<void*, int32_t> device_of;  // by event
 thread_local int32_t current = 0;    // device
 int64_t made = 0, stream = 1;
 int capturing = 0, error = 0, mode = 0;
+int64_t record_ns = 0;  // what the host is held up for in recording an event
 // Of this thread, until it is asked for: what the program would be told next.
 thread_local int pending = 0;
 constexpr int kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700;
@@ -91,6 +92,8 @@ int fake_record(void* event, void* on) {
   if (device_of[event] != current) {
     return pending = kInvalidHandle;
   }
+  for (const int64_t until = now_ns() + record_ns; now_ns() < until;) {
+  }
   reached[event] = when_free(on);
   pending = std::max(pending, error);
   return error;
@@ -126,6 +129,7 @@ void fake_reset() {
   made = pending = 0;
   stream = 1;
   capturing = error = mode = 0;
+  record_ns = 0;
 }
 
 void fake_work(int64_t ns, int64_t on) {
@@ -143,11 +147,12 @@ int64_t fake_busy_ns() {
   return std::max<int64_t>(0, last - now_ns());
 }
 
-void fake_set(int64_t current_stream, int is_capturing, int next_error) {
+void fake_set(int64_t current_stream, int is_capturing, int next_error, int64_t held_up_ns) {
   const std::lock_guard<std::mutex> lock(mutex);
   stream = current_stream;
   capturing = is_capturing;
   error = next_error;
+  record_ns = held_up_ns;
 }
 
 int64_t fake_calls(const char* name) {

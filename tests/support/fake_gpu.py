@@ -17,7 +17,7 @@ def build(folder: Path) -> Any:
     compile_shared(_SOURCE, library, [], [], native.LIMIT_S)
     lib = ctypes.CDLL(str(library))
     lib.fake_work.argtypes = [ctypes.c_int64, ctypes.c_int64]
-    lib.fake_set.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int]
+    lib.fake_set.argtypes = [ctypes.c_int64, ctypes.c_int, ctypes.c_int, ctypes.c_int64]
     for name in ("busy_ns", "calls"):
         getattr(lib, f"fake_{name}").restype = ctypes.c_int64
     return lib
@@ -37,10 +37,12 @@ class FakeGpu:
             }
         )
 
-    def be(self, stream: int = 1, capturing: bool = False, error: int = 0) -> None:
-        """``error`` is of the next events that are recorded."""
+    def be(
+        self, stream: int = 1, capturing: bool = False, error: int = 0, held_up_ms: float = 0
+    ) -> None:
+        """``error`` is of the next events that are recorded, each after ``held_up_ms``."""
         self._stream = stream
-        self._lib.fake_set(stream, capturing, error)
+        self._lib.fake_set(stream, capturing, error, int(1e6 * held_up_ms))
 
     def work(self, ms: float) -> None:
         self._lib.fake_work(int(1e6 * ms), self._stream)

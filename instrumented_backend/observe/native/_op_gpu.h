@@ -53,8 +53,8 @@ struct GpuFunctions {
 struct GpuMark {
   void* event = nullptr;
   void* stream = nullptr;
-  int64_t host_ns = 0;
-  int64_t missed_ns = 0;  // when it was last seen not to be there
+  int64_t host_ns = 0, recorded_ns = 0;  // before it was recorded, and after
+  int64_t missed_ns = 0;                 // when it was last seen not to be there
   uint64_t span = 0;
   int64_t key = 0;
   bool begins = false;
@@ -246,7 +246,8 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   const GpuMark* before = nullptr;
   const GpuMark* last_end = nullptr;  // of a call
   for (GpuMark& mark : marks) {
-    mark.lag_ns = mark.gpu_ns + spell.distance_ns - double(mark.host_ns);
+    // A host that was held up before it had recorded it was not ahead meanwhile.
+    mark.lag_ns = mark.gpu_ns + spell.distance_ns - double(mark.recorded_ns);
     if (before != nullptr) {
       const double ns = mark.gpu_ns - before->gpu_ns;
       d.times.seen_ns[set] += ns;
@@ -398,6 +399,7 @@ bool record_mark(GpuMark& mark, int32_t device) {
   {
     const WithoutInterpreter without;  // it waits where the queue is full
     error = f.record(mark.event, mark.stream);
+    mark.recorded_ns = now_ns();
   }
   if (error != 0) {
     std::lock_guard<std::mutex> lock(g.mutex);

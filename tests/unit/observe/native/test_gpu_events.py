@@ -95,6 +95,17 @@ def test_work_while_it_is_behind(op_meter: Any, gpu: FakeGpu) -> None:
     assert 8e6 <= times.asking_ns[CERTAIN] < BEHIND_MS * 1e6 / 2
 
 
+def test_a_host_that_is_held_up_is_not_ahead(op_meter: Any, gpu: FakeGpu) -> None:
+    """As by another process, while it records the event that ends a call that waited."""
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    gpu.work(BEHIND_MS)
+    gpu.be(held_up_ms=1)
+    call(op_meter, KEY, gpu.synchronize)
+    (times,) = seen(op_meter).times
+    assert times.work_ns[CERTAIN] == times.asking_ns[CERTAIN] == 0
+
+
 def test_a_gpu_that_waits_for_the_host(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
     for _ in range(4):
