@@ -386,3 +386,23 @@ def test_device_time_without_a_gpu(run_forked: RunProgram) -> None:
     assert (device["status"], device["pct_captured"]) == ("unknown", None)
     assert "device time: unknown: no graph was compiled for CUDA" in done.stderr
     assert done.stdout == "1\n"
+
+
+def test_a_graph_that_is_compiled_late_is_seen(run_forked: RunProgram) -> None:
+    """When what windows may cost was spent on the loop before."""
+    done = run_forked("""
+        import torch
+        def loop(function, op, times):
+            y = torch.ones(8)
+            for _ in range(times):
+                function(y)
+                for _ in range(20):
+                    y = op(y)
+        training = torch.compile(lambda x: x.sin() + 1, backend="instrumented")
+        evaluation = torch.compile(lambda x: x.cos() + 1, backend="instrumented")
+        loop(training, torch.neg, 3000)
+        loop(evaluation, torch.erf, 30)
+        loop(training, torch.neg, 300)
+    """)
+    counts = {row["op"]: row["count"] for row in done.report["ops"]["eager"]}
+    assert counts["aten::erf"] == 30 * 20 and counts["aten::neg"] == 3300 * 20

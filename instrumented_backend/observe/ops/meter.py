@@ -44,9 +44,6 @@ NEVER_S = 1e9
 # Of gaps under way when a window opens, those that it sees from their beginning; `_op_windows.h`
 # says the same.
 NO_GAP, ALL_GAPS, MAIN_GAP = range(3)
-# The loop has come round when this many marks were none of a new kind, and twice as many as it
-# took from the window's beginning to the last that was.
-KNOWN_MARKS, KNOWN_TIMES = 12, 2
 POLL_S, LONGEST_POLL_S = 0.02, 0.5
 LOAD_PATIENCE_S, EXIT_PATIENCE_S = 0.2, 0.5  # of the program at its start, and at its end
 WHOLE_HEAP = 2  # the generation
@@ -112,6 +109,7 @@ class OpMeter(Observer):
         self._is_warm_up = False  # is a window open that stays until the loop has come round
         self._warm_up_s = 0.0  # what such windows have cost
         self._spent_before_s = 0.0  # what all had cost when the last of them opened
+        self._most_s = 0.0  # what all may have cost when it closes
         self._work_before = native.Work()
         self._schedule.restart()
 
@@ -259,7 +257,7 @@ class OpMeter(Observer):
                 seamless = self._early.compiled(start_ns, came=self._lib is not None)
             self._is_asleep = False
             if not self._compiling:
-                self._warm_up(from_here=seamless)
+                self._warm_up(seamless, BUDGET * 1e-9 * (time.monotonic_ns() - start_ns))
 
     def add_graph(self, gm: Any) -> GraphOps | None:
         """Take note of the ops in a graph."""
@@ -348,19 +346,24 @@ class OpMeter(Observer):
             elif not paused:
                 self._warm_up()
 
-    def _warm_up(self, from_here: bool = False) -> None:
+    def _warm_up(self, from_here: bool = False, own_s: float = 0.0) -> None:
         """A window, from here until the program's loop has come round. With the lock.
 
-        ``from_here``: the main thread's gap under way has run nothing so far.
+        ``from_here``: the main thread's gap under way has run nothing so far. Where too much was
+        spent before, it may cost ``own_s``, the share of the compilation that has ended.
         """
         lib = self._lib
         if lib is None or self._paused or self._stopped or self._is_asleep:
             return
-        if self._windows and work.spent_s(self._work_done()) > 2 * self._affordable_s():
-            return
+        spent_s, most_s = work.spent_s(self._work_done()), 2 * self._affordable_s()
+        if self._windows and spent_s > most_s:
+            if not own_s:
+                return
+            most_s = spent_s + own_s
+        self._most_s = most_s
         is_first = not self._windows and not self._is_late
         if not self._is_warm_up:
-            self._spent_before_s = work.spent_s(self._work_done())
+            self._spent_before_s = spent_s
         lib.op_meter_open(ALL_GAPS if is_first else MAIN_GAP if from_here else NO_GAP)
         self._is_whole = self._is_whole or is_first
         self._windows += 1
@@ -397,7 +400,8 @@ class OpMeter(Observer):
     def _end_warm_up(self, lib: Any, awake: int) -> None:
         window = None
         with self._lock:
-            if self._lib is not None and self._is_enough():
+            limits_s = self._affordable_s(), self._most_s
+            if self._lib is not None and work.is_enough(self._work_done(), *limits_s):
                 self._is_whole = self._is_warm_up = False
                 window, before_s = lib.op_meter_end(), self._spent_before_s
         if window is None:
@@ -410,14 +414,6 @@ class OpMeter(Observer):
                 if self._lib is not None and not self._is_warm_up:
                     spent_s = work.spent_s(self._work_done())
                     self._warm_up_s += max(0.0, spent_s - before_s)
-
-    def _is_enough(self) -> bool:
-        """Of the window that is open: when it has cost what it may, and has seen the loop."""
-        done = self._work_done()
-        spent_s, affordable_s = work.spent_s(done), self._affordable_s()
-        known = done.marks - done.novel
-        loop = max(KNOWN_MARKS, KNOWN_TIMES * (done.novel - done.first))
-        return spent_s > affordable_s and (known >= loop or spent_s > 2 * affordable_s)
 
     def _work_done(self) -> native.Work:
         """Since the last reset."""

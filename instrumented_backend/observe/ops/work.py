@@ -9,6 +9,10 @@ from instrumented_backend.observe.native.build import Work
 # what is taken off a gap's time, the native part has its own, by op.
 EVENT_S = 0.15e-6
 
+# The loop has come round when this many marks were none of a new kind, and twice as many as it
+# took from the window's beginning to the last that was.
+KNOWN_MARKS, KNOWN_TIMES = 12, 2
+
 
 def done(lib: Any) -> Work:
     """Since the process began; marks since the last reset."""
@@ -27,3 +31,12 @@ def since(lib: Any, before: Work) -> Work:
 def spent_s(work: Work) -> float:
     """What windows have cost."""
     return float(work.events * EVENT_S + 1e-9 * (work.op_ns + work.sample_ns))
+
+
+def is_enough(work: Work, affordable_s: float, most_s: float) -> bool:
+    """Of a window that is open: it has cost what it may and has seen the loop, or it has cost
+    ``most_s``."""
+    known = work.marks - max(work.novel, work.first)
+    loop = max(KNOWN_MARKS, KNOWN_TIMES * (work.novel - work.first))
+    spent = spent_s(work)
+    return spent > affordable_s and (known >= loop or spent > max(most_s, 2 * affordable_s))
