@@ -48,6 +48,7 @@ from instrumented_backend.records import (
     notes,
 )
 from instrumented_backend.records.causes import GAVE_UP
+from instrumented_backend.records.fields import field_values
 from instrumented_backend.records.report import ENDED
 from instrumented_backend.torch_compat import machine
 from instrumented_backend.traces.op_totals import RegionOps
@@ -296,7 +297,7 @@ def _graph_record(graph: ObservedGraph) -> GraphRecord:
 def _copied(record: GraphRecord) -> GraphRecord:
     """Without its code. Each mapping is copied at once, whatever the thread does that compiles."""
     copied = copy.copy(record)
-    for name, value in vars(record).items():
+    for name, value in field_values(record).items():
         if isinstance(value, dict):
             setattr(copied, name, dict(value))
     return copied

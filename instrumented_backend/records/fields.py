@@ -16,15 +16,6 @@ def field_names(kind: "Kind") -> tuple[str, ...]:
     return tuple(field.name for field in dataclasses.fields(kind))
 
 
-@functools.cache
-def _defaults(kind: "Kind") -> dict[str, Any]:
-    return {name: getattr(kind, name, None) for name in field_names(kind)}
-
-
 def field_values(record: "DataclassInstance") -> dict[str, Any]:
-    """Not ``vars`` alone: a field that a file does not have is only in the class, its default."""
-    defaults = _defaults(type(record))
-    values = {**defaults, **vars(record)}
-    if len(values) > len(defaults):  # properties that are kept once they were asked for
-        return {name: values[name] for name in defaults}
-    return values
+    """Not ``vars``: a record may have slots, and one that was read its defaults in the class."""
+    return {name: getattr(record, name) for name in field_names(type(record))}

@@ -15,7 +15,7 @@ class CodeRecord:
     kernels: list[str] | None
 
 
-@dataclass
+@dataclass(slots=True)  # there are thousands of them, as of the next
 class GraphRecord:
     """One FX graph that Dynamo handed to the backend."""
 
@@ -98,7 +98,7 @@ def _mean(us: float | None, calls: int) -> float | None:
     return us / calls if us is not None and calls else None
 
 
-@dataclass
+@dataclass(slots=True)
 class KernelRecord(Noted):
     """One kernel in a graph's generated code, or one extern call between them.
 

@@ -97,12 +97,14 @@ class Noted:
     Two lists of text, and not one of pairs: ``notes`` was in the files before there were codes.
     """
 
+    __slots__ = ()  # its kinds may have some
+
     notes: list[str]
     note_codes: list[str]
 
     def add_notes(self, *notes: Note) -> None:
         if len(self.note_codes) != len(self.notes):  # out of a file that has no codes, or too many
-            self.note_codes = [note.code for note in self.coded_notes()]
+            self.note_codes[:] = [note.code for note in self.coded_notes()]
         for note in notes:
             self.notes.append(note.text)
             self.note_codes.append(note.code)
@@ -117,5 +119,6 @@ class Noted:
 
     def drop_notes(self, codes: Collection[str]) -> None:
         kept = [note for note in self.coded_notes() if note.code not in codes]
-        self.notes, self.note_codes = [], []
+        self.notes.clear()
+        self.note_codes.clear()
         self.add_notes(*kept)

@@ -29,6 +29,7 @@ from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.pacer import Pacer
 from instrumented_backend.observe.parsing import THREADS_MAY_PARSE, may_parse
 from instrumented_backend.records import CodeRecord, KernelRecord, notes
+from instrumented_backend.records.fields import field_values
 
 log = logging.getLogger("instrumented_backend.kernels")
 
@@ -131,9 +132,9 @@ class GeneratedCode:
 
 
 def _pack(kernels: list[KernelRecord]) -> bytes:
-    """A record takes 3 KB as an object, 0.3 KB like this."""
+    """A record takes 1.4 KB as an object, 0.3 KB like this."""
     # marshal, since nobody reads it but this process: five times as fast as json and back.
-    fields = [tuple(vars(kernel).values()) for kernel in kernels]
+    fields = [tuple(field_values(kernel).values()) for kernel in kernels]
     return zlib.compress(marshal.dumps(fields), level=1)
 
 
