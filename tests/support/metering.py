@@ -114,6 +114,14 @@ def end_window(lib: Any) -> threading.Thread:
     return later(lambda: lib.op_meter_finish(window, HOUR_NS, awake))
 
 
+def window_by_chance(
+    lib: Any, length_ns: int, longest_ns: int, awake: int | None = None, wait_ns: int = 0
+) -> None:
+    """The next one, and no looks at what the program runs before it opens."""
+    awake = lib.op_meter_awake() if awake is None else awake
+    lib.op_meter_window(wait_ns, length_ns, longest_ns, HOUR_NS, 0, awake)
+
+
 def seen_random_ns(lib: Any) -> float:
     """Without ending the gaps that are under way."""
     row = native.TimeRow()

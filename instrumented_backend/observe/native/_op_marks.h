@@ -199,8 +199,8 @@ void keep_slice(Line& line, int64_t until) {
     if (line.seen_from != 0) {
       keep_slice(line, std::min(now, end));
     }
-    for (int set = 0; set < kSets && length.octave >= kLong; ++set) {
-      if (line.slices[set].seen.n > 0) {
+    for (int set = 0; set < kSets; ++set) {
+      if (length.octave >= (set == kCertain ? kUnlike : kLong) && line.slices[set].seen.n > 0) {
         Tally& tally = length.seen().slices[set];
         tally.sums.add(line.slices[set]);
         tally.ops.add(line.head[set]);
@@ -317,6 +317,43 @@ void drop_gap(Line& line) {
   line.start_over();
   line.main = main;
   line.spent = spent;
+}
+
+// Visits all that is known of the lengths of gaps after a mark.
+template <typename Visit>
+void each_length_after(const Meter& m, const Mark* mark, Visit visit) {
+  for (const Position& position : m.positions) {
+    const Edge* edge = position.mark == mark ? position.edges : nullptr;
+    for (; edge != nullptr; edge = edge->next) {
+      visit(*edge, edge->usual);
+      for (const Length& length : edge->others) {
+        visit(*edge, length);
+      }
+    }
+  }
+}
+
+// Is the gap under way longer by far than any after its mark that was seen. With the mutex.
+bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
+  if (line.from == nullptr || line.quiet > 0 || line.in_data > 0) {
+    return false;
+  }
+  const int octave = octave_of(now - line.gap_start - apart_of(line));
+  if (octave < kUnlike) {
+    return false;
+  }
+  double whole = 0, slices = 0;  // of others that are as long, or nearly
+  each_length_after(m, line.from->mark, [&](const Edge& edge, const Length& length) {
+    if (length.octave <= octave - kFar) {
+      return;
+    }
+    whole += edge.first_octave == length.octave;
+    for (int set = 0; set < kSets && length.observed; ++set) {
+      whole += length.observed->whole[set].sums.seen.n;
+      slices += length.octave < octave ? 0 : length.observed->slices[set].sums.seen.windows;
+    }
+  });
+  return whole == 0 && slices < kFewSlices;
 }
 
 void close_window();

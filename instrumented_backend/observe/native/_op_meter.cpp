@@ -79,18 +79,14 @@ void op_meter_wait(int64_t ns, uint64_t awake) {
 }
 
 // A window that opens in `wait_ns` and lasts `window_ns`, then until what began in it has ended,
-// `longest_ns` at most. Nothing where another one is open.
-void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, uint64_t awake) {
+// `longest_ns` at most. Nothing where another one is open. See `wait_and_look` for the rest.
+void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, int64_t look_ns,
+                     int64_t most_ns, uint64_t awake) {
   std::unique_lock<std::mutex> lock(window_mutex);
-  wait_until(lock, now_ns() + wait_ns, awake, 0);
-  if (wakes.load() != awake || handle != at::INVALID_CALLBACK_HANDLE) {
-    return;
+  wait_and_look(lock, now_ns() + wait_ns, look_ns, most_ns, longest_ns, awake);
+  if (wakes.load() == awake && handle == at::INVALID_CALLBACK_HANDLE) {
+    run_window(lock, kRandom, window_ns, longest_ns, awake);
   }
-  const int64_t end = now_ns() + window_ns;
-  open_window(kRandom, end, kNoGap);
-  const uint64_t which = window;
-  wait_until(lock, end, awake, which);
-  finish(lock, longest_ns, awake, which);
 }
 
 uint64_t op_meter_awake() { return wakes.load(); }
@@ -276,6 +272,7 @@ void op_meter_clear() {
     }
   }
   marks_seen = novel_mark = first_mark = 0;
+  unlike_ns = 0;
 }
 
 // In a forked child, where only this thread exists.

@@ -59,6 +59,11 @@ constexpr int kHistory = 8;             // marks, by which such positions are to
 constexpr int kMaxEvents = 64;
 constexpr int kOctaves = 48;  // of a gap's length in nanoseconds
 constexpr int kLong = 27;     // gaps of this octave, 0.13 s, and longer are seen in slices
+// A gap that has gone on for so long, 17 ms, and is so many octaves longer than those after its
+// mark that were seen, may be none like these; when so many windows have seen slices of such, no
+// more are opened for one.
+constexpr int kUnlike = 24, kFar = 4;
+constexpr double kFewSlices = 8;
 // The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
 // it stands for so many: enough where it is always on the same line, as most are.
 constexpr double kThinning = 2;
@@ -357,6 +362,8 @@ class Notes {
     notes_[at % kMost] = note;
     written_.store(at + 1, std::memory_order_release);
   }
+  // How many so far.
+  uint32_t written() const { return written_.load(std::memory_order_relaxed); }
   // With the meter's mutex. False where there is no more.
   bool take(Note& note) {
     const uint32_t at = booked_.load(std::memory_order_relaxed);

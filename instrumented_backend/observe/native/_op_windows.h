@@ -6,6 +6,10 @@
 
 namespace {
 
+constexpr int64_t kLongestSliceNs = 50000000;  // of a gap that is unlike all that was seen
+constexpr int64_t kLooksApart = 4;             // times as long it has gone on at the next one of it
+int64_t unlike_ns = 0;                         // for how long windows for such were open
+
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
 
@@ -102,6 +106,61 @@ void finish(std::unique_lock<std::mutex>& lock, int64_t longest_ns, uint64_t awa
     lock.lock();
     if (left) {
       wait_until(lock, now_ns() + kPollNs, awake, 0);
+    }
+  }
+}
+
+// A window that lasts for so long, and then until what began in it has ended.
+void run_window(std::unique_lock<std::mutex>& lock, Set set, int64_t window_ns, int64_t longest_ns,
+                uint64_t awake) {
+  const int64_t end = now_ns() + window_ns;
+  open_window(set, end, kNoGap);
+  const uint64_t which = window;
+  wait_until(lock, end, awake, which);
+  finish(lock, longest_ns, awake, which);
+}
+
+// Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
+// such as an evaluation after many steps: chance seldom meets it. A window sees a slice of it, for
+// as long again as it has gone on. `most_ns`: for how long such windows may have been open by now.
+void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
+                   int64_t most_ns, int64_t longest_ns, uint64_t awake) {
+  Meter& m = meter();
+  Line* main;
+  uint64_t pass = 0;  // of the gap that was seen last
+  int64_t next_ns = 0;
+  {
+    std::lock_guard<Mutex> booking(m.mutex);
+    main = m.main;
+  }
+  uint32_t noted = main == nullptr ? 0 : main->notes->written();
+  while (true) {
+    wait_until(lock, std::min(moment, now_ns() + look_ns), awake, 0);
+    if (wakes.load() != awake || now_ns() >= moment || handle != at::INVALID_CALLBACK_HANDLE) {
+      return;
+    }
+    // A program that calls graphs often is not looked at any further.
+    if (main == nullptr || unlike_ns > most_ns ||
+        noted != std::exchange(noted, main->notes->written())) {
+      continue;
+    }
+    int64_t gap_ns = 0;
+    {
+      const Booked booked(m);
+      const int64_t now = now_ns();
+      if (main->pass != pass) {
+        pass = main->pass;
+        next_ns = 0;
+      }
+      if (main->main && is_unlike_others(m, *main, now)) {
+        gap_ns = now - main->gap_start;
+      }
+    }
+    if (gap_ns > next_ns) {
+      next_ns = kLooksApart * gap_ns;
+      const int64_t window_ns = std::min(gap_ns, kLongestSliceNs);
+      unlike_ns += window_ns;
+      run_window(lock, kCertain, window_ns, longest_ns, awake);
     }
   }
 }

@@ -330,7 +330,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
     waits: dict[str, tuple[Any, list[Any]]] = {
         "op_meter_finish": (None, [uint64, int64, uint64]),
         "op_meter_wait": (None, [int64, uint64]),
-        "op_meter_window": (None, [int64, int64, int64, uint64]),
+        "op_meter_window": (None, [int64, int64, int64, int64, int64, uint64]),
     }
     for symbol, (result, arguments) in {**signatures, **waits}.items():
         function = getattr(waiting if symbol in waits else lib, symbol)

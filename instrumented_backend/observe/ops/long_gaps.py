@@ -5,14 +5,16 @@ which there were few, other long gaps after the same mark say more.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ALIKE,
+    FAR,
     FEW,
     LONG,
+    UNLIKE,
     Group,
     Scaled,
     by_octave,
@@ -63,6 +65,43 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
         yield _by_that_of_others(others, ns)
     else:
         yield from _like_others(group, ns, n, after)
+
+
+@dataclass(frozen=True)
+class Unlike:
+    """What is known of gaps that are far longer than all after the same mark that were seen whole.
+
+    A look at what the program ran found them (`_op_windows.h`): slices of some of them are known.
+    """
+
+    shorter: Part
+    slices: Part
+
+
+def unlike_others(group: Group, after: list[Group]) -> Unlike | None:
+    """None where they are not, or where chance saw enough of them."""
+    if group.octave < UNLIKE or group.slices[1].seen.windows >= FEW:
+        return None
+    if any(part.seen.n for part in (group.first, group.certain, group.random)):
+        return None
+    shorter = by_octave(other for other in after if other.octave <= group.octave - FAR)
+    near = nearest(group.octave, shorter)
+    alike = [other for other in after if other.octave >= UNLIKE]
+    slices = together([part for other in alike for part in other.slices])
+    return Unlike(near, slices) if near is not None and slices.seen.ns else None
+
+
+def of_unlike(group: Group, known: Unlike) -> Iterator[Scaled]:
+    """At first they are like shorter ones, and then like the slices: of other ops, or of none."""
+    n, shorter, own = sum(group.n), known.shorter.seen, together(list(group.slices))
+    before_ns = min(n * shorter.ns / shorter.n, float(group.own_ns))
+    yield times(known.shorter, n / shorter.n, before_ns, n)
+    yield Scaled(own, 1.0, 1.0)
+    left_ns = group.own_ns - before_ns - own.seen.ns
+    if left_ns > 0:
+        factor = left_ns / known.slices.seen.ns
+        scaled = times(known.slices, factor, left_ns, known.slices.seen.n * factor)
+        yield replace(_one_window(_with_edges(scaled)), in_slices=True)
 
 
 def _own_share(seen: Seen) -> float:

@@ -394,8 +394,9 @@ class OpMeter(Observer):
                     plan = self._schedule.next(
                         spent_s - self._warm_up_s, spent_s, 1e-9 * done.open_ns
                     )
-                    times_ns = (int(1e9 * s) for s in (plan.wait_s, plan.length_s, LONGEST_GAP_S))
-                    lib.op_meter_window(*times_ns, awake)
+                    times_s = plan.wait_s, plan.length_s, LONGEST_GAP_S
+                    looks_s = work.looks_s(self._schedule.elapsed_s())
+                    lib.op_meter_window(*(int(1e9 * s) for s in (*times_s, *looks_s)), awake)
 
     def _end_warm_up(self, lib: Any, awake: int) -> None:
         window = None

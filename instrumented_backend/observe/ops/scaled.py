@@ -14,6 +14,7 @@ LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says th
 ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
 REACH = 6  # octaves by which something may hold a gap up, such as other programs on its core
 FAR = 4  # octaves by which something seldom does, so that an evaluation is as likely
+UNLIKE = 24  # from this octave on, gaps that are so much longer than those seen have slices, too
 FEW = 8  # windows
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them

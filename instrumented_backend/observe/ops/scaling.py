@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.long_gaps import of_long
+from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, unlike_others
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
     ALIKE,
@@ -66,6 +66,10 @@ def _of_group(
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
+    unlike = unlike_others(group, after)
+    if unlike is not None:
+        yield from of_unlike(group, unlike)
+        return
     if group.octave >= LONG:
         yield from of_long(group, after)
         return

@@ -13,6 +13,11 @@ EVENT_S = 0.15e-6
 # took from the window's beginning to the last that was.
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
 
+# While no window is open, how often the main thread's gap is looked at, as a share of the run, and
+# for how much of it windows may be open for gaps that are unlike all that were seen.
+LOOKS, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.005, 0.05
+UNLIKE, UNLIKE_AT_FIRST_S = 0.01, 0.2
+
 
 def done(lib: Any) -> Work:
     """Since the process began; marks since the last reset."""
@@ -40,3 +45,9 @@ def is_enough(work: Work, affordable_s: float, most_s: float) -> bool:
     loop = max(KNOWN_MARKS, KNOWN_TIMES * (work.novel - work.first))
     spent = spent_s(work)
     return spent > affordable_s and (known >= loop or spent > max(most_s, 2 * affordable_s))
+
+
+def looks_s(elapsed_s: float) -> tuple[float, float]:
+    """The time between two looks, and for how long windows for what they find may be open."""
+    look_s = min(max(LOOKS * elapsed_s, SHORTEST_LOOK_S), LONGEST_LOOK_S)
+    return look_s, UNLIKE_AT_FIRST_S + UNLIKE * elapsed_s

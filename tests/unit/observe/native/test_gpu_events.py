@@ -10,7 +10,7 @@ import fake_gpu
 import pytest
 import torch
 from fake_gpu import FakeGpu
-from metering import CERTAIN, RANDOM, call, end_window
+from metering import CERTAIN, RANDOM, call, end_window, window_by_chance
 
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.observed import Copied
@@ -220,8 +220,7 @@ def test_a_call_that_outlasts_its_window(op_meter: Any, gpu: FakeGpu) -> None:
 def test_a_window_of_chance_reads_what_the_gpu_reaches_later(op_meter: Any, gpu: FakeGpu) -> None:
     """On the thread that opened it, without another call of the program's."""
     opened = threading.Thread(
-        target=op_meter.op_meter_window,
-        args=(0, 50_000_000, 1_000_000, op_meter.op_meter_awake()),
+        target=window_by_chance, args=(op_meter, 50_000_000, 1_000_000, op_meter.op_meter_awake())
     )
     opened.start()
     gpu.work(60)

@@ -21,11 +21,15 @@ from metering import (
     seen,
     seen_random_ns,
     whole_after,
+    window_by_chance,
 )
+
+from instrumented_backend.observe.ops.work import done
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
 LONG_OCTAVE = 28
+FEW_SLICES = 8
 MAX_POSITIONS = 4096
 
 
@@ -100,7 +104,7 @@ def test_waits_are_ended_early(op_meter: Any) -> None:
     waiting = [
         end_window(op_meter),
         later(lambda: op_meter.op_meter_wait(HOUR_NS, awake)),
-        later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, awake)),
+        later(lambda: window_by_chance(op_meter, 1, 1, awake, wait_ns=HOUR_NS)),
     ]
     op_meter.op_meter_wake()
     for thread in waiting:
@@ -110,7 +114,7 @@ def test_waits_are_ended_early(op_meter: Any) -> None:
 
 def test_a_window_by_chance(op_meter: Any) -> None:
     awake = op_meter.op_meter_awake()
-    thread = later(lambda: op_meter.op_meter_window(0, 50_000_000, HOUR_NS, awake))
+    thread = later(lambda: window_by_chance(op_meter, 50_000_000, HOUR_NS, awake))
     while thread.is_alive():
         call(op_meter, 1)
         torch.sin(X)
@@ -125,7 +129,7 @@ def test_a_window_by_chance(op_meter: Any) -> None:
 
 def test_a_certain_window_takes_the_place_of_one_by_chance(op_meter: Any) -> None:
     awake = op_meter.op_meter_awake()
-    thread = later(lambda: op_meter.op_meter_window(0, HOUR_NS, HOUR_NS, awake))
+    thread = later(lambda: window_by_chance(op_meter, HOUR_NS, HOUR_NS, awake))
     while not seen(op_meter).times.loose[RANDOM].ns:
         time.sleep(0.001)
     op_meter.op_meter_open(False)
@@ -135,7 +139,7 @@ def test_a_certain_window_takes_the_place_of_one_by_chance(op_meter: Any) -> Non
     found = seen(op_meter)
     assert whole_after(found, 1) == (1, 1)
     # And while it is there, no other opens.
-    op_meter.op_meter_window(0, HOUR_NS, HOUR_NS, op_meter.op_meter_awake())
+    window_by_chance(op_meter, HOUR_NS, HOUR_NS)
 
 
 def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
@@ -150,7 +154,7 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
     for _ in range(2):
         awake = op_meter.op_meter_awake()
         before = seen_random_ns(op_meter)
-        thread = later(lambda awake=awake: op_meter.op_meter_window(0, HOUR_NS, 0, awake))
+        thread = later(lambda awake=awake: window_by_chance(op_meter, HOUR_NS, 0, awake))
         while seen_random_ns(op_meter) <= before:
             time.sleep(0.001)
         ops()
@@ -183,6 +187,38 @@ def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
     assert gaps(seen(op_meter))[(1,), 0] == 0  # no piece of it
 
 
+def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
+    """Windows see slices of it, though chance's is an hour away; and of few others like it."""
+    op_meter.op_meter_open(False)
+    for _ in range(3):
+        call(op_meter, 1)
+        torch.sin(X)
+    ending = end_window(op_meter)
+    call(op_meter, 1)
+    ending.join()
+    awake, look_ns = op_meter.op_meter_awake(), 1_000_000
+    thread = later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, look_ns, HOUR_NS, awake))
+    for _ in range(FEW_SLICES):
+        ops = done(op_meter).ops
+        while done(op_meter).ops == ops:
+            torch.cos(X)
+        time.sleep(LONG_S)  # until the window is over
+        call(op_meter, 1)
+        found = kinds_after(seen(op_meter), 1, 1)
+        if sum(kind.slices[CERTAIN].seen.windows for kind in found) >= FEW_SLICES:
+            break
+    open_ns = done(op_meter).open_ns
+    time.sleep(LONG_S)
+    call(op_meter, 1)
+    assert done(op_meter).open_ns == open_ns
+    op_meter.op_meter_wake()
+    thread.join()
+    for kind in kinds_after(seen(op_meter), 1, 1):
+        assert not kind.slices[RANDOM].seen.n
+        assert set(names(kind.slices[CERTAIN])) <= {"aten::cos"}
+        assert set(names(kind.first, *kind.whole)) <= {"aten::sin"}
+
+
 def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
     """It began in it, and counts: or long ops would be missed."""
     inside, closed = threading.Event(), threading.Event()
@@ -203,7 +239,7 @@ def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
     awake = op_meter.op_meter_awake()
 
     def window() -> None:
-        thread = later(lambda: op_meter.op_meter_window(0, HOUR_NS, 0, awake))
+        thread = later(lambda: window_by_chance(op_meter, HOUR_NS, 0, awake))
         assert inside.wait(600)
         op_meter.op_meter_wake()
         thread.join()
