@@ -13,6 +13,8 @@ from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 
 MS, S = 10**6, 10**9
 LONG = 27  # gaps of this octave and longer are seen in slices
+UNLIKE, FEW_KNOWN = 23, 8  # and of this one, if few are known
+LOOK, LONGEST_SLICE = 50 * MS, 50 * MS
 WAITED = 135 * MS  # for gaps that began in a window, when it has ended
 COVERAGE = 0.1
 CERTAIN, RANDOM = range(2)
@@ -20,13 +22,14 @@ CERTAIN, RANDOM = range(2)
 
 @dataclass(frozen=True)
 class Gap:
-    """Ops at equal distances."""
+    """Ops at equal distances, in all of it or while it is ``busy``."""
 
     ns: int
     ops: int
     op_ns: int = 5000
     to: int = 1
     position: int = 0  # in the program's loop
+    busy: int = 0  # nanoseconds; 0: all
 
     def ops_from(self, since: float, until: float) -> int:
         """How many begin in this part of it."""
@@ -34,7 +37,7 @@ class Gap:
 
     def _before(self, ns: float) -> int:
         """The n-th is at (n + 0.5) / ops."""
-        return min(self.ops, max(0, int(ns / self.ns * self.ops + 0.5)))
+        return min(self.ops, max(0, int(ns / (self.busy or self.ns) * self.ops + 0.5)))
 
 
 Program = Callable[[random.Random], list[Gap]]
@@ -97,6 +100,26 @@ def long_evaluations(draw: random.Random) -> list[Gap]:
     ]
 
 
+def rare_evaluations(draw: random.Random) -> list[Gap]:
+    """So seldom that chance may meet none of them."""
+    return [
+        Gap(int(draw.uniform(150, 400) * MS), int(draw.uniform(9000, 11_000)))
+        if i % 1500 == 1499
+        else Gap(2 * MS, 50)
+        for i in range(9000)
+    ]
+
+
+def waits(draw: random.Random) -> list[Gap]:
+    """Now and then a step waits, at its end: for a GPU, or for a checkpoint to be written."""
+    return [
+        Gap(int(draw.uniform(200, 900) * MS), 50, busy=2 * MS)
+        if i % 1500 == 1499
+        else Gap(2 * MS, 50)
+        for i in range(9000)
+    ]
+
+
 def eager_half(_: random.Random) -> list[Gap]:
     return [Gap(10 * MS, 20)] * 1500 + [Gap(30 * S, 120_000)] + [Gap(10 * MS, 20)] * 1500
 
@@ -143,6 +166,8 @@ PROGRAMS: dict[str, Program] = {
         phases_in_one_octave,
         evaluations_among_steps_held_up,
         long_evaluations,
+        rare_evaluations,
+        waits,
         eager_half,
         uneven_eager_half,
         eager_between,
@@ -150,6 +175,9 @@ PROGRAMS: dict[str, Program] = {
         gaps_that_snapshots_cut,
     )
 }
+
+
+Place = tuple[int, int, int]  # position, to, octave
 
 
 @dataclass
@@ -193,10 +221,28 @@ def windows(draw: random.Random, end_ns: float) -> Iterator[tuple[float, float]]
         start, interval = start + interval, min(1.02 * interval, 5.0 * S)
 
 
+def looks(
+    gap: Gap, wholes: dict[Place, list[_Sums]], slices: dict[Place, list[_Sums]]
+) -> Iterator[tuple[float, float]]:
+    """Windows for what is unlike all that was seen so far: from when to when in the gap."""
+    age: float = max(2**UNLIKE, LOOK)
+    while age < gap.ns:
+        octave = int(age).bit_length() - 1
+        known = 0
+        for places, sets in ((wholes, (CERTAIN, RANDOM)), (slices, (RANDOM,))):
+            for (_, _, other), parts in places.items():
+                if other >= octave - 1:
+                    known += sum(len(parts[each].windows) for each in sets)
+        if known >= FEW_KNOWN:
+            return
+        yield age, min(gap.ns, age + min(age, LONGEST_SLICE))
+        age *= 4
+
+
 def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     """The first gaps are in a certain window, the others seen as chance has it."""
-    wholes: dict[tuple[int, int, int], list[_Sums]] = {}
-    slices: dict[tuple[int, int, int], list[_Sums]] = {}
+    wholes: dict[Place, list[_Sums]] = {}
+    slices: dict[Place, list[_Sums]] = {}
     firsts: dict[tuple[int, int, int], _Sums] = {}
     population: dict[tuple[int, int, int], list[int]] = {}
     edges: set[tuple[int, int]] = set()
@@ -234,6 +280,10 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
                 ops = gap.ops_from(since - start, until - start)
                 ns = until - since
                 seen_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
+            for since, until in looks(gap, wholes, slices):
+                ops, ns = gap.ops_from(since, until), until - since
+                sums = seen_slices[CERTAIN]
+                sums.add(len(sums.windows), ns / S, ns, ops, ops * gap.op_ns)
         start += gap.ns
     kinds = []
     for kind, (n, ns) in population.items():

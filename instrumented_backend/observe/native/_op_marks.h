@@ -333,7 +333,8 @@ void each_length_after(const Meter& m, const Mark* mark, Visit visit) {
   }
 }
 
-// Is the gap under way longer by far than any after its mark that was seen. With the mutex.
+// Is the gap under way longer by far than most after its mark, and are few known that are as long.
+// With the mutex.
 bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
   if (line.from == nullptr || line.quiet > 0 || line.in_data > 0) {
     return false;
@@ -342,18 +343,17 @@ bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
   if (octave < kUnlike) {
     return false;
   }
-  double whole = 0, slices = 0;  // of others that are as long, or nearly
-  each_length_after(m, line.from->mark, [&](const Edge& edge, const Length& length) {
+  double shorter = 0, known = 0;
+  each_length_after(m, line.from->mark, [&](const Edge&, const Length& length) {
     if (length.octave <= octave - kFar) {
-      return;
-    }
-    whole += edge.first_octave == length.octave;
-    for (int set = 0; set < kSets && length.observed; ++set) {
-      whole += length.observed->whole[set].sums.seen.n;
-      slices += length.octave < octave ? 0 : length.observed->slices[set].sums.seen.windows;
+      shorter += length.population.n[0];
+    } else if (length.observed && length.octave >= octave - 1) {
+      const Observed& seen = *length.observed;
+      known += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
+      known += seen.slices[kRandom].sums.seen.windows;
     }
   });
-  return whole == 0 && slices < kFewSlices;
+  return shorter > 0 && known < kFewKnown;
 }
 
 void close_window();

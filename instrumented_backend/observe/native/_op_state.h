@@ -59,11 +59,13 @@ constexpr int kHistory = 8;             // marks, by which such positions are to
 constexpr int kMaxEvents = 64;
 constexpr int kOctaves = 48;  // of a gap's length in nanoseconds
 constexpr int kLong = 27;     // gaps of this octave, 0.13 s, and longer are seen in slices
-// A gap that has gone on for so long, 17 ms, and is so many octaves longer than those after its
-// mark that were seen, may be none like these; when so many windows have seen slices of such, no
-// more are opened for one.
-constexpr int kUnlike = 24, kFar = 4;
-constexpr double kFewSlices = 8;
+// A gap that has gone on for so long, 8 ms, and for so many octaves longer than others after its
+// mark may be none like these: a window is opened for it, unless so many that are as long are
+// known.
+constexpr int kUnlike = 23, kFar = 4;
+constexpr double kFewKnown = 8;
+// What PyTorch takes for each event, as `work.py` has it.
+constexpr int64_t kEventNs = 150;
 // The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
 // it stands for so many: enough where it is always on the same line, as most are.
 constexpr double kThinning = 2;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLongestSliceNs = 50000000;  // of a gap that is unlike all that was seen
 constexpr int64_t kLooksApart = 4;             // times as long it has gone on at the next one of it
-int64_t unlike_ns = 0;                         // for how long windows for such were open
+int64_t unlike_ns = 0;                         // what windows for such have cost
 
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
@@ -120,9 +120,15 @@ void run_window(std::unique_lock<std::mutex>& lock, Set set, int64_t window_ns, 
   finish(lock, longest_ns, awake, which);
 }
 
+// What windows have cost.
+int64_t spent_ns() {
+  std::lock_guard<std::mutex> lock(work_mutex);
+  return int64_t(work.events * kEventNs + work.op_ns + work.sample_ns);
+}
+
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
 // such as an evaluation after many steps: chance seldom meets it. A window sees a slice of it, for
-// as long again as it has gone on. `most_ns`: for how long such windows may have been open by now.
+// as long again as it has gone on. `most_ns`: what such windows may have cost by now.
 void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   Meter& m = meter();
@@ -158,9 +164,9 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
     }
     if (gap_ns > next_ns) {
       next_ns = kLooksApart * gap_ns;
-      const int64_t window_ns = std::min(gap_ns, kLongestSliceNs);
-      unlike_ns += window_ns;
-      run_window(lock, kCertain, window_ns, longest_ns, awake);
+      const int64_t before_ns = spent_ns();
+      run_window(lock, kCertain, std::min(gap_ns, kLongestSliceNs), longest_ns, awake);
+      unlike_ns += spent_ns() - before_ns;
     }
   }
 }

@@ -5,7 +5,7 @@ which there were few, other long gaps after the same mark say more.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
@@ -67,41 +67,67 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
         yield from _like_others(group, ns, n, after)
 
 
-@dataclass(frozen=True)
-class Unlike:
-    """What is known of gaps that are far longer than all after the same mark that were seen whole.
+def shorter_ones(group: Group, after: list[Group]) -> Part | None:
+    """Gaps after the same mark, seen whole, that these are far longer than; none of these was.
 
-    A look at what the program ran found them (`_op_windows.h`): slices of some of them are known.
+    None where there are no such, or where chance saw enough of these. Looks at what the program ran
+    have found some of them (`_op_windows.h`), or others: there are certain slices.
     """
-
-    shorter: Part
-    slices: Part
-
-
-def unlike_others(group: Group, after: list[Group]) -> Unlike | None:
-    """None where they are not, or where chance saw enough of them."""
-    if group.octave < UNLIKE or group.slices[1].seen.windows >= FEW:
+    certain, random = group.slices
+    if group.octave < UNLIKE or random.seen.windows >= FEW or _whole(group):
         return None
-    if any(part.seen.n for part in (group.first, group.certain, group.random)):
+    known = [other for other in after if _whole(other)]
+    if certain.seen.ns:
+        if _alike_nearby(group, after) is not None:
+            return None
+    elif (
+        group.octave >= LONG
+        or any(other.octave > group.octave - FAR for other in known)
+        or not any(other.slices[0].seen.ns for other in _long(after))
+    ):
         return None
-    shorter = by_octave(other for other in after if other.octave <= group.octave - FAR)
-    near = nearest(group.octave, shorter)
-    alike = [other for other in after if other.octave >= UNLIKE]
-    slices = together([part for other in alike for part in other.slices])
-    return Unlike(near, slices) if near is not None and slices.seen.ns else None
+    return nearest(
+        group.octave, by_octave(other for other in known if other.octave <= group.octave - FAR)
+    )
 
 
-def of_unlike(group: Group, known: Unlike) -> Iterator[Scaled]:
-    """At first they are like shorter ones, and then like the slices: of other ops, or of none."""
-    n, shorter, own = sum(group.n), known.shorter.seen, together(list(group.slices))
-    before_ns = min(n * shorter.ns / shorter.n, float(group.own_ns))
-    yield times(known.shorter, n / shorter.n, before_ns, n)
-    yield Scaled(own, 1.0, 1.0)
-    left_ns = group.own_ns - before_ns - own.seen.ns
-    if left_ns > 0:
-        factor = left_ns / known.slices.seen.ns
-        scaled = times(known.slices, factor, left_ns, known.slices.seen.n * factor)
-        yield replace(_one_window(_with_edges(scaled)), in_slices=True)
+def _whole(group: Group) -> float:
+    """How many were seen from their beginning to their end."""
+    return float(sum(part.seen.n for part in (group.first, group.certain, group.random)))
+
+
+def _long(after: list[Group]) -> Iterator[Group]:
+    """Those that may have slices."""
+    return (other for other in after if other.octave >= UNLIKE)
+
+
+def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scaled]:
+    """At first they are like shorter ones, and then like slices: of other ops, or of none.
+
+    Whether they begin like these is not known: two standard errors are as many ops.
+    """
+    n, own = sum(group.n), together(list(group.slices))
+    before_ns = min(n * shorter.seen.ns / shorter.seen.n, float(group.own_ns))
+    begun = times(shorter, n / shorter.seen.n, before_ns, n)
+    yield replace(
+        begun,
+        ops_variance=begun.ops_variance + (begun.ops / SPREAD) ** 2,
+        ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
+    )
+    ns = max(0.0, group.own_ns - before_ns)
+    others = together(
+        [part for other in _long(after) if other is not group for part in other.slices]
+    )
+    if not own.seen.ns:
+        yield _by_that_of_others(others, ns)
+        return
+    share = _own_share(own.seen)
+    left_ns = max(0.0, ns - own.seen.ns) * (1 - share) if others.seen.ns else 0.0
+    factor = max(1.0, (ns - left_ns) / own.seen.ns)
+    scaled = times(own, factor, ns - left_ns, own.seen.n * (factor - 1))
+    yield replace(_one_window(_with_edges(scaled)), in_slices=True)
+    if left_ns:
+        yield _by_that_of_others(others, left_ns / (1 - share), share, own)
 
 
 def _own_share(seen: Seen) -> float:

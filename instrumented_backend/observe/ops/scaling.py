@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, unlike_others
+from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, shorter_ones
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
     ALIKE,
@@ -66,9 +66,9 @@ def _of_group(
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
-    unlike = unlike_others(group, after)
-    if unlike is not None:
-        yield from of_unlike(group, unlike)
+    shorter = shorter_ones(group, after)
+    if shorter is not None:
+        yield from of_unlike(group, shorter, after)
         return
     if group.octave >= LONG:
         yield from of_long(group, after)
@@ -164,7 +164,9 @@ def _of_few(
             return times(part, n / part.seen.n, ns, n)
     to_the_same = [other for other in after if other.to == group.to]
     near = nearest(group.octave, by_octave(to_the_same))
-    near = near or nearest(group.octave, by_octave(other for other in after if other.to != CUT))
+    if near is None:  # such as the last gap of all
+        known = by_octave(other for other in after if other.to != CUT)
+        near = known.get(group.octave) or nearest(group.octave, known)
     if near is not None:
         return like(near, n, ns, group.octave)
     piece = nearest(group.octave, by_octave(after))

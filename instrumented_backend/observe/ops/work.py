@@ -14,9 +14,9 @@ EVENT_S = 0.15e-6
 KNOWN_MARKS, KNOWN_TIMES = 12, 2
 
 # While no window is open, how often the main thread's gap is looked at, as a share of the run, and
-# for how much of it windows may be open for gaps that are unlike all that were seen.
+# what windows may cost that are opened for gaps which are unlike the others.
 LOOKS, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.002, 0.005, 0.05
-UNLIKE, UNLIKE_AT_FIRST_S = 0.01, 0.2
+UNLIKE, UNLIKE_AT_FIRST_S = 0.0005, 0.02
 
 
 def done(lib: Any) -> Work:
@@ -48,6 +48,6 @@ def is_enough(work: Work, affordable_s: float, most_s: float) -> bool:
 
 
 def looks_s(elapsed_s: float) -> tuple[float, float]:
-    """The time between two looks, and for how long windows for what they find may be open."""
+    """The time between two looks, and what windows for what they find may have cost."""
     look_s = min(max(LOOKS * elapsed_s, SHORTEST_LOOK_S), LONGEST_LOOK_S)
     return look_s, UNLIKE_AT_FIRST_S + UNLIKE * elapsed_s
