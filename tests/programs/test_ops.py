@@ -406,3 +406,24 @@ def test_a_graph_that_is_compiled_late_is_seen(run_forked: RunProgram) -> None:
     """)
     counts = {row["op"]: row["count"] for row in done.report["ops"]["eager"]}
     assert counts["aten::erf"] == 30 * 20 and counts["aten::neg"] == 3300 * 20
+
+
+@pytest.mark.full
+def test_an_evaluation_that_chance_does_not_meet(run_forked: RunProgram) -> None:
+    """It may cost nothing, and what it may not see is looked at."""
+    done = run_forked("""
+        import torch
+        import instrumented_backend.observe.ops.meter as meter
+        meter.BUDGET, meter.ALWAYS_AFFORDABLE_S = 1e-9, 0.0
+        compiled = torch.compile(lambda x: x.sin() * 2, backend="instrumented")
+        x = torch.randn(64)
+        for step in range(120_000):
+            compiled(x).add(1)
+            if step % 60_000 == 59_999:
+                for _ in range(40_000):
+                    x.tanh()
+        compiled(x)
+    """)
+    assert done.report["ops"]["status"] == "sampled"
+    (tanh,) = (record for record in done.report["ops"]["eager"] if record["op"] == "aten::tanh")
+    assert 40_000 < tanh["count"] < 160_000

@@ -52,12 +52,15 @@ def kind(
     first: Part | None = None,
     edge: int | None = None,
     cost_ns: int = 0,
+    looked: Part | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
     edge = next(_edges) if edge is None else edge
     counts = (n, others[0]), (ns, others[1])
-    return Kind(edge, mark, to, octave, *counts, whole, in_slices, first or nothing(), cost_ns)
+    parts = whole, in_slices, first or nothing()
+    seen = (looked or nothing()).seen
+    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, looked=seen)
 
 
 def observed(

@@ -177,6 +177,14 @@ PROGRAMS: dict[str, Program] = {
 }
 
 
+def _add_looked(slices: "_Sums", looked: "_Sums", found: "_Sums", gap: Gap, number: int) -> None:
+    """All of the gap is as its slices are."""
+    _, ns, ops, op_ns = (sum(row[i] for row in found.windows.values()) for i in range(4))
+    looked.add(number, 1, gap.ns, ops * gap.ns / ns, op_ns * gap.ns / ns)
+    for row in found.windows.values():
+        slices.add(len(slices.windows), *row)
+
+
 Place = tuple[int, int, int]  # position, to, octave
 
 
@@ -243,6 +251,7 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     """The first gaps are in a certain window, the others seen as chance has it."""
     wholes: dict[Place, list[_Sums]] = {}
     slices: dict[Place, list[_Sums]] = {}
+    looked: dict[Place, _Sums] = {}
     firsts: dict[tuple[int, int, int], _Sums] = {}
     population: dict[tuple[int, int, int], list[int]] = {}
     edges: set[tuple[int, int]] = set()
@@ -280,10 +289,12 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
                 ops = gap.ops_from(since - start, until - start)
                 ns = until - since
                 seen_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
+            found = _Sums()
             for since, until in looks(gap, wholes, slices):
                 ops, ns = gap.ops_from(since, until), until - since
-                sums = seen_slices[CERTAIN]
-                sums.add(len(sums.windows), ns / S, ns, ops, ops * gap.op_ns)
+                found.add(len(found.windows), ns / S, ns, ops, ops * gap.op_ns)
+            if found.windows:
+                _add_looked(seen_slices[CERTAIN], looked.setdefault(kind, _Sums()), found, gap, i)
         start += gap.ns
     kinds = []
     for kind, (n, ns) in population.items():
@@ -291,7 +302,10 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
         first = firsts.get(kind, _Sums()).part()
         whole, in_slices = (parts[0], parts[1]), (parts[2], parts[3])
         kinds.append(
-            Kind(1000 * kind[0] + kind[1], 0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first)
+            Kind(
+                *(1000 * kind[0] + kind[1], 0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first),
+                looked=looked.get(kind, _Sums()).part().seen,
+            )
         )
     loose = Part(Seen(), []), Part(Seen(), [])
     return Observed([Mark(1, None, False)], kinds, loose, {}, TimeRow(), [], False, end)

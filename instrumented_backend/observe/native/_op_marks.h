@@ -173,8 +173,9 @@ void keep_slice(Line& line, int64_t until) {
 }
 
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
+// `cost_ns` of its time is ours.
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
-                                    int64_t ns, int64_t now) {
+                                    int64_t ns, int64_t cost_ns, int64_t now) {
   Edge& edge = *line.edge;
   const int64_t end = head_end.load(std::memory_order_relaxed);
   bool last = false;
@@ -206,6 +207,11 @@ void keep_slice(Line& line, int64_t until) {
         tally.ops.add(line.head[set]);
       }
     }
+    const Seen& seen = line.slices[kCertain].seen;
+    if (length.octave >= kUnlike && seen.ns > 0) {
+      const double own_ns = double(ns - cost_ns), times = own_ns / seen.ns;
+      length.seen().looked.add_gap(window, own_ns, seen.ops * times, seen.op_ns * times);
+    }
   }
   line.tail.clear();
   for (int set = 0; set < kSets; ++set) {
@@ -236,7 +242,7 @@ bool end_gap(Line& line, int64_t to, int64_t now) {
   length.population.n[!line.main] += 1;
   length.population.ns[!line.main] += ns;
   length.population.cost_ns += cost_ns;
-  return line.was_seen && end_seen_gap(line, *position, is_new, length, ns, now);
+  return line.was_seen && end_seen_gap(line, *position, is_new, length, ns, cost_ns, now);
 }
 
 void begin_gap_at(Line& line, Position* position, int64_t now) {

@@ -16,7 +16,7 @@ struct MarkRow {
 struct KindRow {
   int64_t kind, edge, mark, to, octave;
   Population population;
-  Seen whole[kSets], slices[kSets], first;
+  Seen whole[kSets], slices[kSets], first, looked;
 };
 
 struct CellRow {
@@ -159,7 +159,7 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
     KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population,
-                {},   {},          {}};
+                {},   {},          {},          {}};
     if (length.octave == edge.first_octave) {
       edge.first->sums.close();
       row.first = edge.first->sums.seen;
@@ -170,6 +170,7 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
         row.whole[set] = observed->whole[set].sums.seen;
         row.slices[set] = observed->slices[set].sums.seen;
       }
+      row.looked = observed->looked.seen;
     }
     output.add(row);
   });

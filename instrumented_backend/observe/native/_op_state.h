@@ -257,6 +257,7 @@ struct Tally {
 
 struct Observed {
   std::array<Tally, kSets> whole, slices;
+  Sums looked;  // gaps of which certain windows saw slices: each as if all of it were like these
 };
 
 // Of one length, exactly: how many there were and how long they took, on the main thread and on

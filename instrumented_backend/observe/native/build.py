@@ -81,6 +81,7 @@ class KindRow(ctypes.Structure):
         ("whole", Seen * _SETS),
         ("slices", Seen * _SETS),
         ("first", Seen),
+        ("looked", Seen),
     ]
 
 

@@ -24,7 +24,7 @@ from instrumented_backend.observe.ops.scaled import (
     times,
     together,
 )
-from instrumented_backend.observe.ops.spread import SPREAD
+from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
@@ -104,9 +104,10 @@ def _long(after: list[Group]) -> Iterator[Group]:
 def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scaled]:
     """At first they are like shorter ones, and then like slices: of other ops, or of none.
 
-    Whether they begin like these is not known: two standard errors are as many ops.
+    Whether they begin like these is not known: two standard errors are as many ops. Each of which
+    there are slices is like these for all of its time, so that those that differ are no matter.
     """
-    n, own = sum(group.n), together(list(group.slices))
+    n, (own, random), looked = sum(group.n), group.slices, group.looked
     before_ns = min(n * shorter.seen.ns / shorter.seen.n, float(group.own_ns))
     begun = times(shorter, n / shorter.seen.n, before_ns, n)
     yield replace(
@@ -115,19 +116,32 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
         ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
     )
     ns = max(0.0, group.own_ns - before_ns)
-    others = together(
-        [part for other in _long(after) if other is not group for part in other.slices]
-    )
-    if not own.seen.ns:
-        yield _by_that_of_others(others, ns)
+    others = [part for other in _long(after) if other is not group for part in other.slices]
+    elsewhere = together([random, *others])
+    if not own.seen.ns or not looked.ns:
+        yield _by_that_of_others(elsewhere, ns)
         return
-    share = _own_share(own.seen)
-    left_ns = max(0.0, ns - own.seen.ns) * (1 - share) if others.seen.ns else 0.0
-    factor = max(1.0, (ns - left_ns) / own.seen.ns)
-    scaled = times(own, factor, ns - left_ns, own.seen.n * (factor - 1))
-    yield replace(_one_window(_with_edges(scaled)), in_slices=True)
+    share = max(_own_share(own.seen), looked.n / n)
+    left_ns = max(0.0, ns - looked.ns) * (1 - share) if elsewhere.seen.ns else 0.0
+    yield _by_each(own, looked, ns - left_ns)
     if left_ns:
-        yield _by_that_of_others(others, left_ns / (1 - share), share, own)
+        yield _by_that_of_others(elsewhere, left_ns / (1 - share), share, own)
+
+
+def _by_each(slices: Part, looked: Seen, ns: float) -> Scaled:
+    """Slices stand for ``ns``: as many ops as in as much time of the gaps that were looked at."""
+    factor = ns / looked.ns
+    ops_factor = factor * looked.ops / slices.seen.ops if slices.seen.ops else 1.0
+    ns_factor = factor * looked.op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
+    unseen = max(0.0, 1 - slices.seen.ns / ns)
+    scaled = Scaled(
+        slices,
+        ops_factor,
+        min(ns_factor, ns / slices.seen.op_ns) if slices.seen.op_ns else 1.0,
+        variance(slices.seen, "ops", ops_factor) * unseen,
+        variance(slices.seen, "op_ns", ns_factor) * unseen,
+    )
+    return replace(_one_window(_with_edges(scaled)), in_slices=True)
 
 
 def _own_share(seen: Seen) -> float:

@@ -57,6 +57,8 @@ class Kind:
     slices: tuple[Part, Part]
     first: Part  # the very first gap, if a certain window saw it
     cost_ns: int = 0  # of ``ns``, what went into seeing ops: what was seen is without it
+    looked: native.Seen = field(default_factory=native.Seen)
+    """Gaps of which certain windows saw slices: each as if all of it were like these."""
 
     @property
     def wholes(self) -> tuple[Part, ...]:
@@ -175,6 +177,7 @@ def _observed(
             (part(row.kind, 2, row.slices[0]), part(row.kind, 3, row.slices[1])),
             part(row.kind, 4, row.first),
             row.population.cost_ns,
+            row.looked,
         )
         for row in copied.kinds
     ]

@@ -98,6 +98,7 @@ class Group:
     first: Part = field(init=False)
     certain: Part = field(init=False)
     random: Part = field(init=False)
+    looked: Seen = field(init=False)
 
     def __post_init__(self) -> None:
         kinds = self.kinds
@@ -107,6 +108,9 @@ class Group:
         self.first = together([kind.first for kind in kinds])
         self.certain = together([kind.whole[0] for kind in kinds])
         self.random = together([kind.whole[1] for kind in kinds])
+        self.looked = Seen()
+        for kind in kinds:
+            self.looked.add(kind.looked)
 
     @cached_property
     def slices(self) -> tuple[Part, Part]:

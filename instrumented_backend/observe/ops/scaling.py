@@ -164,9 +164,11 @@ def _of_few(
             return times(part, n / part.seen.n, ns, n)
     to_the_same = [other for other in after if other.to == group.to]
     near = nearest(group.octave, by_octave(to_the_same))
-    if near is None:  # such as the last gap of all
-        known = by_octave(other for other in after if other.to != CUT)
-        near = known.get(group.octave) or nearest(group.octave, known)
+    if near is None:
+        elsewhere = by_octave(other for other in after if other.to != CUT)
+        # The last gap of all is as likely like one of its own length.
+        near = elsewhere.get(group.octave) if group.to == CUT else None
+        near = near or nearest(group.octave, elsewhere)
     if near is not None:
         return like(near, n, ns, group.octave)
     piece = nearest(group.octave, by_octave(after))

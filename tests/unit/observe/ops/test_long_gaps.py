@@ -7,6 +7,7 @@ from seen_gaps import LONG, S, kind, observed, part
 
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.spread import SPREAD
 
 
@@ -117,3 +118,53 @@ def test_long_gaps_that_nobody_saw_have_ops_by_their_time() -> None:
     found = estimate(observed(seen, kind(2, S, octave=28)))
     assert found.eager.ops == pytest.approx(61_000)
     assert SPREAD * found.eager.ops_error == pytest.approx(100_000)  # small ones
+
+
+MS = S // 1000
+
+
+def steps() -> Kind:
+    """A thousand gaps of 1 ms, with 50 ops in each of the ten that chance saw."""
+    return kind(1000, S, None, part((10, 10 * MS, 500, 5 * MS)), octave=19)
+
+
+def test_gaps_that_were_looked_at_are_each_like_their_slices() -> None:
+    """One of 0.2 s with 2000 ops in the 50 ms that were seen, one of 0.4 s with 1000 in 100 ms."""
+    slices = part((0.05, 50 * MS, 2000, 20 * MS), (0.1, 100 * MS, 1000, 10 * MS))
+    looked = part((1, 200 * MS, 8000, 80 * MS), (1, 400 * MS, 4000, 40 * MS))
+    seen = kind(2, 600 * MS, octave=28, certain_slices=slices, looked=looked)
+    found = estimate(observed(steps(), seen))
+    # Each begins as a step does, for 1 ms.
+    assert found.eager.ops == pytest.approx(50_000 + 100 + 12_000 * 598 / 600)
+    assert found.by_name["aten::add"].ops == pytest.approx(found.eager.ops)
+    assert SPREAD * found.eager.ops_error >= 100
+
+
+def test_gaps_that_were_looked_at_tell_of_those_that_were_not() -> None:
+    slices = part((0.05, 50 * MS, 2000, 20 * MS))
+    looked = part((1, 200 * MS, 8000, 80 * MS))
+    seen = kind(4, 800 * MS, octave=27, certain_slices=slices, looked=looked)
+    found = estimate(observed(steps(), seen))
+    assert found.eager.ops == pytest.approx(50_000 + 200 + 8000 * 796 / 200)
+    # One that ends with the program, of which there are no slices, may be none like these.
+    last = kind(1, 100 * MS, octave=26, to=0)
+    with_last = estimate(observed(steps(), seen, last)).eager
+    assert with_last.ops - found.eager.ops == pytest.approx(50 + 40 * 99)
+    assert SPREAD * with_last.ops_error >= 40 * 99
+
+
+@pytest.mark.parametrize("octave", [24, 28])
+def test_gaps_that_only_wait_have_the_ops_of_others(octave: int) -> None:
+    slices = part((0.05, 50 * MS, 0, 0), cells=[])
+    looked = part((3, 900 * MS, 0, 0), cells=[])
+    seen = kind(3, 900 * MS, octave=octave, certain_slices=slices, looked=looked)
+    found = estimate(observed(steps(), seen))
+    assert found.eager.ops == pytest.approx(50_000 + 150)
+    assert SPREAD * found.eager.ops_error == pytest.approx(150)
+
+
+def test_the_last_gap_is_like_others_of_its_length() -> None:
+    """It ends at no mark."""
+    evaluations = kind(4, 60 * MS, None, part((2, 30 * MS, 2400, 20 * MS)), octave=23)
+    found = estimate(observed(steps(), evaluations, kind(1, 15 * MS, octave=23, to=0)))
+    assert found.eager.ops == pytest.approx(50_000 + 5 * 1200)

@@ -3,7 +3,7 @@
 import pytest
 
 from instrumented_backend.observe.native.build import Work
-from instrumented_backend.observe.ops.work import is_enough
+from instrumented_backend.observe.ops.work import is_enough, looks_s
 
 AFFORDABLE_S = 0.02
 
@@ -33,3 +33,9 @@ def test_a_window_is_open_until_the_loop_has_come_round(
 def test_after_too_much_was_spent_a_compilations_own_share_counts() -> None:
     assert not is_enough(work(1005, 1005, 1000, 0.101), AFFORDABLE_S, most_s=0.102)
     assert is_enough(work(1005, 1005, 1000, 0.103), AFFORDABLE_S, most_s=0.102)
+
+
+def test_looks_are_a_share_of_the_run() -> None:
+    assert looks_s(0.0) == (0.005, 0.02)
+    assert looks_s(10.0) == pytest.approx((0.02, 0.025))
+    assert looks_s(3600.0) == pytest.approx((0.05, 1.82))
