@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLongestSliceNs = 50000000;  // of a gap that is unlike all that was seen
 constexpr int64_t kLooksApart = 4;             // times as long it has gone on at the next one of it
-int64_t unlike_ns = 0;                         // what windows for such have cost
+std::atomic<int64_t> unlike_ns{0};             // what windows for such have cost
 
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
@@ -145,10 +145,12 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
     if (wakes.load() != awake || now_ns() >= moment || handle != at::INVALID_CALLBACK_HANDLE) {
       return;
     }
-    // A program that calls graphs often is not looked at any further.
-    if (main == nullptr || unlike_ns > most_ns ||
-        noted != std::exchange(noted, main->notes->written())) {
+    if (main == nullptr || unlike_ns > most_ns) {
       continue;
+    }
+    const uint32_t before = std::exchange(noted, main->notes->written());
+    if (noted != before) {
+      continue;  // it calls graphs often, and is not looked at any further
     }
     int64_t gap_ns = 0;
     {

@@ -71,19 +71,18 @@ def shorter_ones(group: Group, after: list[Group]) -> Part | None:
     """Gaps after the same mark, seen whole, that these are far longer than; none of these was.
 
     None where there are no such, or where chance saw enough of these. Looks at what the program ran
-    have found some of them (`_op_windows.h`), or others: there are certain slices.
+    have found some of them (`_op_windows.h`), or others.
     """
-    certain, random = group.slices
-    if group.octave < UNLIKE or random.seen.windows >= FEW or _whole(group):
+    if group.octave < UNLIKE or group.slices[1].seen.windows >= FEW or _whole(group):
         return None
     known = [other for other in after if _whole(other)]
-    if certain.seen.ns:
+    if group.looked.ns:
         if _alike_nearby(group, after) is not None:
             return None
     elif (
         group.octave >= LONG
         or any(other.octave > group.octave - FAR for other in known)
-        or not any(other.slices[0].seen.ns for other in _long(after))
+        or not any(other.looked.ns for other in _long(after))
     ):
         return None
     return nearest(
@@ -115,10 +114,10 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
         ops_variance=begun.ops_variance + (begun.ops / SPREAD) ** 2,
         ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
     )
-    ns = max(0.0, group.own_ns - before_ns)
+    ns = max(1.0, group.own_ns - before_ns)
     others = [part for other in _long(after) if other is not group for part in other.slices]
     elsewhere = together([random, *others])
-    if not own.seen.ns or not looked.ns:
+    if not looked.ns:
         yield _by_that_of_others(elsewhere, ns)
         return
     share = max(_own_share(own.seen), looked.n / n)
