@@ -53,14 +53,15 @@ def kind(
     edge: int | None = None,
     cost_ns: int = 0,
     looked: Part | None = None,
+    all_lengths: Part | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
     edge = next(_edges) if edge is None else edge
     counts = (n, others[0]), (ns, others[1])
     parts = whole, in_slices, first or nothing()
-    seen = (looked or nothing()).seen
-    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, looked=seen)
+    beside = ((each or nothing()).seen for each in (looked, all_lengths))
+    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, *beside)
 
 
 def observed(

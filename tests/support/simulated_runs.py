@@ -30,6 +30,7 @@ class Gap:
     to: int = 1
     position: int = 0  # in the program's loop
     busy: int = 0  # nanoseconds; 0: all
+    seen_ns: int = 0  # how long it takes where a window sees it; 0: as long
 
     def ops_from(self, since: float, until: float) -> int:
         """How many begin in this part of it."""
@@ -67,6 +68,16 @@ def two_positions_in_a_loop(_: random.Random) -> list[Gap]:
     """As when one graph is called twice a step; what its first call sets up is there just once."""
     step = [Gap(9 * MS, 5), Gap(15 * MS, 40, position=1)]
     return [Gap(15 * MS, 900), *step[1:], *step * 2500]
+
+
+def two_kinds_whose_lengths_overlap(draw: random.Random) -> list[Gap]:
+    """In turn, in one position; windows make them longer by more than what is known of that."""
+
+    def gap(mean_ns: float, ops: int) -> Gap:
+        ns = mean_ns * draw.lognormvariate(0, 0.2)
+        return Gap(int(ns), ops, op_ns=2000, seen_ns=int(1.05 * ns))
+
+    return [gap(*kind) for _ in range(4000) for kind in ((600_000, 4), (1_150_000, 10))]
 
 
 def rare_positions(draw: random.Random) -> list[Gap]:
@@ -162,6 +173,7 @@ PROGRAMS: dict[str, Program] = {
         drift,
         two_kinds_in_one_octave,
         two_positions_in_a_loop,
+        two_kinds_whose_lengths_overlap,
         rare_positions,
         phases_in_one_octave,
         evaluations_among_steps_held_up,
@@ -180,7 +192,12 @@ PROGRAMS: dict[str, Program] = {
 def _add_looked(slices: "_Sums", looked: "_Sums", found: "_Sums", gap: Gap, number: int) -> None:
     """All of the gap is as its slices are."""
     _, ns, ops, op_ns = (sum(row[i] for row in found.windows.values()) for i in range(4))
-    looked.add(number, 1, gap.ns, ops * gap.ns / ns, op_ns * gap.ns / ns)
+    times = gap.ns / ns
+    looked.add(number, 1, gap.ns, ops * times, op_ns * times)
+    looked.squares = (
+        looked.squares[0] + (ops * times) ** 2,
+        looked.squares[1] + (op_ns * times) ** 2,
+    )
     for row in found.windows.values():
         slices.add(len(slices.windows), *row)
 
@@ -252,6 +269,7 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     wholes: dict[Place, list[_Sums]] = {}
     slices: dict[Place, list[_Sums]] = {}
     looked: dict[Place, _Sums] = {}
+    by_chance: dict[tuple[int, int], _Sums] = {}
     firsts: dict[tuple[int, int, int], _Sums] = {}
     population: dict[tuple[int, int, int], list[int]] = {}
     edges: set[tuple[int, int]] = set()
@@ -259,7 +277,9 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     open_at = list(windows(draw, end))
     start, first = 0, 0
     for i, gap in enumerate(run):
-        kind = gap.position, gap.to, gap.ns.bit_length() - 1
+        is_seen = any(since <= start < until for since, until in open_at) if gap.seen_ns else False
+        ns = gap.seen_ns if is_seen else gap.ns
+        kind = gap.position, gap.to, ns.bit_length() - 1
         sums = population.setdefault(kind, [0, 0])
         sums[0] += 1
         sums[1] += gap.ns
@@ -282,6 +302,8 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
                 began = since <= start < until
                 if began and (kind[2] < LONG or start + gap.ns <= until + WAITED):
                     seen_whole[RANDOM].add_gap(number, gap)
+                    if kind[2] < LONG:
+                        by_chance.setdefault(kind[:2], _Sums()).add_gap(number, gap)
                     continue
                 if kind[2] < LONG:
                     continue
@@ -305,6 +327,7 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
             Kind(
                 *(1000 * kind[0] + kind[1], 0, *kind[1:], (n, 0), (ns, 0), whole, in_slices, first),
                 looked=looked.get(kind, _Sums()).part().seen,
+                by_chance=by_chance.get(kind[:2], _Sums()).part().seen,
             )
         )
     loose = Part(Seen(), []), Part(Seen(), [])

@@ -192,6 +192,9 @@ void keep_slice(Line& line, int64_t until) {
     }
     Tally& tally = is_first ? *edge.first : length.seen().whole[window_set];
     tally.sums.add_gap(window, double(ns), ops.ops, ops.op_ns);
+    if (window_set == kRandom && length.octave < kLong) {
+      edge.by_chance.add_gap(window, double(ns), ops.ops, ops.op_ns);
+    }
     tally.ops.add(ops);
     if (!is_first) {
       ask_for_lines(meter(), position, tally);

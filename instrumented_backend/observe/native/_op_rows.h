@@ -17,6 +17,7 @@ struct KindRow {
   int64_t kind, edge, mark, to, octave;
   Population population;
   Seen whole[kSets], slices[kSets], first, looked;
+  Seen by_chance;  // of the edge
 };
 
 struct CellRow {
@@ -158,8 +159,10 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   const Booked lock(m);
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
-    KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population,
+    KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population, {},
                 {},   {},          {},          {}};
+    edge.by_chance.close();
+    row.by_chance = edge.by_chance.seen;
     if (length.octave == edge.first_octave) {
       edge.first->sums.close();
       row.first = edge.first->sums.seen;

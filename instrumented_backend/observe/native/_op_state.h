@@ -294,6 +294,7 @@ struct alignas(kCacheLine) Edge {
   int64_t number = 0;
   int first_octave = -1;         // of the very first gap, if a certain window saw it
   std::unique_ptr<Tally> first;  // that gap, whose ops may be none like the others'
+  Sums by_chance;                // in random windows: whole gaps of all lengths, long ones apart
 
   Length& length(int octave) {
     if (usual.octave == octave) {

@@ -82,6 +82,7 @@ class KindRow(ctypes.Structure):
         ("slices", Seen * _SETS),
         ("first", Seen),
         ("looked", Seen),
+        ("by_chance", Seen),
     ]
 
 

@@ -11,6 +11,7 @@ from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ALIKE,
+    ENOUGH,
     FAR,
     FEW,
     LONG,
@@ -28,6 +29,7 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
+ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices tell of
 
 
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
@@ -115,16 +117,29 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
         ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
     )
     ns = max(1.0, group.own_ns - before_ns)
-    others = [part for other in _long(after) if other is not group for part in other.slices]
-    elsewhere = together([random, *others])
+    elsewhere = random
+    if not random.seen.ns:
+        others = (other for other in _long(after) if other is not group)
+        elsewhere = together([part for other in others for part in other.slices])
     if not looked.ns:
         yield _by_that_of_others(elsewhere, ns)
+        return
+    if _have_as_many(looked):
+        yield _by_each(own, looked, max(1.0, looked.ns * n / looked.n - before_ns))
         return
     share = max(_own_share(own.seen), looked.n / n)
     left_ns = max(0.0, ns - looked.ns) * (1 - share) if elsewhere.seen.ns else 0.0
     yield _by_each(own, looked, ns - left_ns)
     if left_ns:
         yield _by_that_of_others(elsewhere, left_ns / (1 - share), share, own)
+
+
+def _have_as_many(looked: Seen) -> bool:
+    """Had each about as many ops, as evaluations have, however long they take?"""
+    if looked.n < ENOUGH or not looked.ops:
+        return False
+    mean = looked.ops / looked.n
+    return bool(looked.each_ops2 / looked.n - mean * mean <= (ABOUT * mean) ** 2)
 
 
 def _by_each(slices: Part, looked: Seen, ns: float) -> Scaled:

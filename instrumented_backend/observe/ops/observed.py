@@ -59,6 +59,8 @@ class Kind:
     cost_ns: int = 0  # of ``ns``, what went into seeing ops: what was seen is without it
     looked: native.Seen = field(default_factory=native.Seen)
     """Gaps of which certain windows saw slices: each as if all of it were like these."""
+    by_chance: native.Seen = field(default_factory=native.Seen)
+    """In random windows, of all lengths of gaps of the edge but long ones: the windows' sums."""
 
     @property
     def wholes(self) -> tuple[Part, ...]:
@@ -178,6 +180,7 @@ def _observed(
             part(row.kind, 4, row.first),
             row.population.cost_ns,
             row.looked,
+            row.by_chance,
         )
         for row in copied.kinds
     ]

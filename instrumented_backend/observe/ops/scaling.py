@@ -35,11 +35,13 @@ from instrumented_backend.observe.ops.scaled import (
     times,
     together,
 )
+from instrumented_backend.observe.ops.spread import variance_of_windows
 
 CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 NEAR = 2  # octaves
 WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops
+LESS_CERTAIN = 2.0  # times the standard error by lengths, for which that of all lengths is better
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
 
 
@@ -80,11 +82,17 @@ def _of_group(
         ns = max(0.0, sum(kind.ns) - kind.first.seen.ns - certain.seen.ns)
         if n > 0:
             on_edge = same_edge[kind.edge]
-            if certain.seen.n or random.seen.n >= min(n, ENOUGH):
+            regular = _regular(on_edge)
+            if regular is not None and random.seen.n:
+                yield Scaled(random, 1.0, 1.0)
+                seen, unseen = regular.seen, n - random.seen.n
+                all_alike = times(regular, unseen / seen.n, unseen * seen.ns / seen.n, unseen)
+                yield _doubted(all_alike, kind, seen.n, unseen, on_edge)
+            elif certain.seen.n or random.seen.n >= min(n, ENOUGH):
                 *known, last = of_others(certain, random, n, ns)
                 yield from known
-                seen = certain.seen.n + random.seen.n
-                yield _doubted(last, kind, seen, n - random.seen.n, on_edge)
+                known_n = certain.seen.n + random.seen.n
+                yield _doubted(last, kind, known_n, n - random.seen.n, on_edge)
             elif near := _often_nearby(kind, on_edge):
                 yield _doubted(like(near, n, ns, group.octave), kind, 0, n, on_edge)
             else:
@@ -96,6 +104,34 @@ def _of_group(
         found = _doubted(found, kind, seen, n - seen, same_edge[kind.edge])
     if found is not None:
         yield found
+
+
+def _regular(same_edge: list[Group]) -> Part | None:
+    """Gaps in one position of all lengths, where a turn of the loop has as many of each kind.
+
+    As where a graph is called twice a step, and what runs after the one call takes nearly as long
+    as after the other. Lengths tell such kinds apart, but not all: where a window sees a gap, it
+    can be in another octave. All windows then have about the same mean, over all lengths: it is
+    hardly less certain than that of each, and what these are wrong by is no matter.
+    """
+    groups = [group for group in same_edge if group.octave < LONG and group.random.seen.n]
+    seen = same_edge[0].kinds[0].by_chance
+    if len(groups) < 2 or seen.windows < ENOUGH:
+        return None
+    left = {group.octave: _not_certain(group) for group in groups}
+    apart = sum(
+        variance_of_windows(group.random.seen, "ops", left[group.octave] / group.random.seen.n)
+        for group in groups
+        if group.random.seen.windows >= 2
+    )
+    of_all = variance_of_windows(seen, "ops", sum(left.values()) / seen.n)
+    if not apart or of_all > LESS_CERTAIN**2 * apart:
+        return None
+    return Part(seen, together([group.random for group in groups]).cells)
+
+
+def _not_certain(group: Group) -> float:
+    return float(sum(group.n) - group.first.seen.n - group.certain.seen.n)
 
 
 def _doubted(

@@ -21,15 +21,18 @@ def variance(seen: Seen, name: str, factor: float) -> float:
     if windows < 2 and seen.n < 2:
         return float((factor * total) ** 2 / max(1.0, seen.ops))
     of_gaps = _variance_of_gaps(seen, name, factor)
-    if windows < 2:
-        return of_gaps
+    return of_gaps if windows < 2 else max(of_gaps, variance_of_windows(seen, name, factor))
+
+
+def variance_of_windows(seen: Seen, name: str, factor: float) -> float:
+    """The same by how far two windows or more differ, and not by how far gaps do."""
     squares, products = getattr(seen, f"{name}2"), getattr(seen, f"{name}_n")
-    ratio = total / seen.n
+    ratio = getattr(seen, name) / seen.n
     residuals = max(0.0, squares - 2 * ratio * products + ratio * ratio * seen.n2)
     # Windows differ in length: as good as so many of one length.
     alike = max(2.0, seen.n * seen.n / seen.n2)
     student = _student(alike - 1) / SPREAD
-    return max(of_gaps, float((factor * student) ** 2 * residuals * alike / (alike - 1)))
+    return float((factor * student) ** 2 * residuals * alike / (alike - 1))
 
 
 def _variance_of_gaps(seen: Seen, name: str, factor: float) -> float:

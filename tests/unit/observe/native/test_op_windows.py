@@ -121,7 +121,12 @@ def test_a_window_by_chance(op_meter: Any) -> None:
     n, ops = whole_after(found, 1, RANDOM)
     assert n == ops > 0 and whole_after(found, 1) == (0, 0)
     assert n <= gaps(found)[(1,), 1]
-    windows = {kind.whole[RANDOM].seen.windows for kind in kinds_after(found, 1, 1)}
+    kinds = kinds_after(found, 1, 1)
+    for kind in kinds:  # all lengths of its edge
+        whole = [other.whole[RANDOM].seen for other in kinds if other.edge == kind.edge]
+        assert kind.by_chance.n == sum(seen.n for seen in whole)
+        assert kind.by_chance.ops == sum(seen.ops for seen in whole)
+    windows = {kind.whole[RANDOM].seen.windows for kind in kinds}
     assert windows <= {0, 1}
     assert 0 < found.times.loose[RANDOM].ns <= 50_000_000
 

@@ -1,6 +1,7 @@
 """Extrapolation: by hand-computed sums, and over simulated runs whose truth is known."""
 
 import math
+from typing import Any
 
 import pytest
 from seen_gaps import REGION, S, kind, observed, part
@@ -104,6 +105,25 @@ def test_octaves_are_scaled_apart() -> None:
     longer = kind(20, 20 * 6000, None, part((5, 30_000, 250, 1000)), octave=12)
     found = estimate(observed(short, longer))
     assert found.eager.ops == pytest.approx(2000 + 1000)
+
+
+@pytest.mark.parametrize("regular", [True, False])
+def test_kinds_that_lengths_tell_apart_badly_are_counted_by_turns(regular: bool) -> None:
+    """Ten gaps in a window, with 4 or 10 ops in turn. Where one is seen, it takes longer."""
+    in_turn = [(10, 1000, 70, 100)] * 8 if regular else [(10, 1000, n, 100) for n in (40, 100) * 4]
+    short = [(5, 400, n, 40) for n in (20, 26) * 4]
+    long = [(5, 600, n, 60) for n in (50, 44) * 4]
+    beside: Any = {"edge": 1, "all_lengths": part(*in_turn)}
+    kinds = [
+        kind(1100, 88_000, None, part(*short), octave=6, **beside),
+        kind(900, 108_000, None, part(*long), octave=7, **beside),
+    ]
+    found = estimate(observed(*kinds)).eager
+    if regular:
+        assert (found.ops, found.ns) == (pytest.approx(2000 * 7), pytest.approx(2000 * 10))
+    else:  # windows that differ tell less than lengths
+        assert found.ops == pytest.approx(1100 * 23 / 5 + 900 * 47 / 5)
+        assert found.ns == pytest.approx(1100 * 8 + 900 * 12)
 
 
 @pytest.mark.parametrize(
