@@ -6,7 +6,7 @@ import time
 import torch
 from torch import nn
 
-from truth_programs.models import WIDTH, Blocks, batches, forever, loss_of, plain_sgd
+from truth_programs.models import BATCH, WIDTH, Blocks, batches, forever, loss_of, plain_sgd
 from truth_programs.run import Run
 
 PROMPT = 8
@@ -62,6 +62,25 @@ def inference(run: Run) -> None:
         for _ in run.times(3000):
             with run.part("step"):
                 run.call(compiled, next(inputs)).softmax(-1).topk(5)
+
+
+def diffusion(run: Run) -> None:
+    """One graph called twice a step; what runs after each call takes about as long."""
+    model = Blocks(1).to(run.device)
+    compiled = run.compile(model)
+    with torch.no_grad():
+        for _ in run.times(60):
+            with run.part("start"):
+                x = torch.randn(BATCH, WIDTH, device=run.device)
+            for step in range(50):
+                with run.part("step"):
+                    guided = run.call(compiled, x)
+                    plain = x * 0.9
+                    norm = plain.norm(dim=-1, keepdim=True)
+                    unguided = run.call(compiled, plain / (norm + 1))
+                    both = unguided + 3 * (guided - unguided)
+                    x = ((x - both * 0.1) / (1.1 + step / 50)).clamp(-3, 3)
+                    x = x + 0.01 * torch.randn_like(x)
 
 
 def server(run: Run) -> None:

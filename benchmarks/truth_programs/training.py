@@ -149,6 +149,23 @@ def evaluation(run: Run, eager: bool) -> None:
                     loss_of(output).item()
 
 
+def rare_evaluation(run: Run) -> None:
+    """In eager, six times, and each for another time."""
+    model = Blocks(1).to(run.device)
+    inputs = forever(batches(run.device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    compiled = run.compile(model)
+    for turn in run.times(6):
+        for _ in range(1000):
+            with run.part("step"):
+                run.backward(loss_of(run.call(compiled, next(inputs))))
+                optimizer.step()
+                optimizer.zero_grad()
+        with torch.no_grad(), run.part("evaluation"):
+            for _ in range(400 + 150 * (turn % 3)):
+                torch.softmax(model(next(inputs)), -1).amax().item()
+
+
 def sleep(run: Run) -> None:
     """Nine seconds, in the middle."""
     model = Blocks(3).to(run.device)

@@ -366,8 +366,11 @@ class Notes {
     notes_[at % kMost] = note;
     written_.store(at + 1, std::memory_order_release);
   }
-  // How many so far.
-  uint32_t written() const { return written_.load(std::memory_order_relaxed); }
+  // When the last one was; 0 where there was none. On any thread: a guess, as its thread goes on.
+  int64_t last_ns() const {
+    const uint32_t count = written_.load(std::memory_order_acquire);
+    return count == 0 ? 0 : __atomic_load_n(&notes_[(count - 1) % kMost].at_ns, __ATOMIC_RELAXED);
+  }
   // With the meter's mutex. False where there is no more.
   bool take(Note& note) {
     const uint32_t at = booked_.load(std::memory_order_relaxed);

@@ -139,18 +139,15 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
     std::lock_guard<Mutex> booking(m.mutex);
     main = m.main;
   }
-  uint32_t noted = main == nullptr ? 0 : main->notes->written();
   while (true) {
     wait_until(lock, std::min(moment, now_ns() + look_ns), awake, 0);
     if (wakes.load() != awake || now_ns() >= moment || handle != at::INVALID_CALLBACK_HANDLE) {
       return;
     }
-    if (main == nullptr || unlike_ns > most_ns) {
+    // A program that calls graphs often is not looked at any further.
+    if (main == nullptr || unlike_ns > most_ns ||
+        now_ns() - main->notes->last_ns() < int64_t(1) << kUnlike) {
       continue;
-    }
-    const uint32_t before = std::exchange(noted, main->notes->written());
-    if (noted != before) {
-      continue;  // it calls graphs often, and is not looked at any further
     }
     int64_t gap_ns = 0;
     {
