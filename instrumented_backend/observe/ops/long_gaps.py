@@ -25,7 +25,7 @@ from instrumented_backend.observe.ops.scaled import (
     times,
     together,
 )
-from instrumented_backend.observe.ops.spread import SPREAD, variance
+from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
@@ -125,11 +125,11 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
         yield _by_that_of_others(elsewhere, ns)
         return
     if _have_as_many(looked):
-        yield _by_each(own, looked, max(1.0, looked.ns * n / looked.n - before_ns))
+        yield _by_each(own, looked, max(1.0, looked.ns * n / looked.n - before_ns), elsewhere)
         return
     share = max(_own_share(own.seen), looked.n / n)
     left_ns = max(0.0, ns - looked.ns) * (1 - share) if elsewhere.seen.ns else 0.0
-    yield _by_each(own, looked, ns - left_ns)
+    yield _by_each(own, looked, ns - left_ns, elsewhere)
     if left_ns:
         yield _by_that_of_others(elsewhere, left_ns / (1 - share), share, own)
 
@@ -142,20 +142,27 @@ def _have_as_many(looked: Seen) -> bool:
     return bool(looked.each_ops2 / looked.n - mean * mean <= (ABOUT * mean) ** 2)
 
 
-def _by_each(slices: Part, looked: Seen, ns: float) -> Scaled:
-    """Slices stand for ``ns``: as many ops as in as much time of the gaps that were looked at."""
-    factor = ns / looked.ns
-    ops_factor = factor * looked.ops / slices.seen.ops if slices.seen.ops else 1.0
-    ns_factor = factor * looked.op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
-    unseen = max(0.0, 1 - slices.seen.ns / ns)
-    scaled = Scaled(
-        slices,
-        ops_factor,
-        min(ns_factor, ns / slices.seen.op_ns) if slices.seen.op_ns else 1.0,
-        variance(slices.seen, "ops", ops_factor) * unseen,
-        variance(slices.seen, "op_ns", ns_factor) * unseen,
-    )
-    return replace(_one_window(_with_edges(scaled)), in_slices=True)
+def _by_each(slices: Part, looked: Seen, ns: float, elsewhere: Part) -> Scaled:
+    """Slices stand for ``ns``: as many ops as in as much time of the gaps that were looked at.
+
+    Each of these may be off by a tenth, and the rest by how far they differ, or where there is but
+    one, by how far it differs from what was seen ``elsewhere``.
+    """
+    others = max(0.0, ns / looked.ns - 1)  # times as many
+
+    def scaled(name: str) -> tuple[float, float]:
+        seen, of_all = getattr(slices.seen, name), getattr(looked, name) * ns / looked.ns
+        far = variance_of_gaps(looked, name, others)
+        if looked.n < 2:
+            there = (
+                getattr(elsewhere.seen, name) * ns / elsewhere.seen.ns if elsewhere.seen.ns else 0
+            )
+            apart = min(of_all, abs(of_all - there) + UNTOLD * of_all)
+            far = (apart * others / (1 + others) / SPREAD) ** 2
+        return of_all / seen if seen else 1.0, ABOUT**2 * getattr(looked, f"each_{name}2") + far
+
+    (ops_factor, ops_variance), (ns_factor, ns_variance) = scaled("ops"), scaled("op_ns")
+    return Scaled(slices, ops_factor, ns_factor, ops_variance, ns_variance, in_slices=True)
 
 
 def _own_share(seen: Seen) -> float:

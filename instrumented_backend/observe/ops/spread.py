@@ -20,7 +20,7 @@ def variance(seen: Seen, name: str, factor: float) -> float:
         return 0.0
     if windows < 2 and seen.n < 2:
         return float((factor * total) ** 2 / max(1.0, seen.ops))
-    of_gaps = _variance_of_gaps(seen, name, factor)
+    of_gaps = variance_of_gaps(seen, name, factor)
     return of_gaps if windows < 2 else max(of_gaps, variance_of_windows(seen, name, factor))
 
 
@@ -35,7 +35,7 @@ def variance_of_windows(seen: Seen, name: str, factor: float) -> float:
     return float((factor * student) ** 2 * residuals * alike / (alike - 1))
 
 
-def _variance_of_gaps(seen: Seen, name: str, factor: float) -> float:
+def variance_of_gaps(seen: Seen, name: str, factor: float) -> float:
     """The same by the gaps; 0 of slices, which are none."""
     squares = getattr(seen, f"each_{name}2")
     if seen.n < 2 or not squares:
