@@ -111,6 +111,16 @@ def long_evaluations(draw: random.Random) -> list[Gap]:
     ]
 
 
+def evaluations_that_differ(draw: random.Random) -> list[Gap]:
+    """Steps, too, by a little."""
+    return [
+        Gap(int(draw.uniform(30, 120) * MS), int(draw.uniform(1000, 4000)))
+        if i % 50 == 49
+        else Gap(int(draw.uniform(1.5, 3) * MS), draw.choice((20, 22)))
+        for i in range(4000)
+    ]
+
+
 def rare_evaluations(draw: random.Random) -> list[Gap]:
     """So seldom that chance may meet none of them."""
     return [
@@ -178,6 +188,7 @@ PROGRAMS: dict[str, Program] = {
         phases_in_one_octave,
         evaluations_among_steps_held_up,
         long_evaluations,
+        evaluations_that_differ,
         rare_evaluations,
         waits,
         eager_half,

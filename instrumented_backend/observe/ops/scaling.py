@@ -42,6 +42,7 @@ NEAR = 2  # octaves
 WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops
 LESS_CERTAIN = 2.0  # times the standard error by lengths, for which that of all lengths is better
+EVALUATION = 3.0  # times as many ops as the mean: no kind that a turn has as many of as of others
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
 
 
@@ -118,6 +119,8 @@ def _regular(same_edge: list[Group]) -> Part | None:
     seen = same_edge[0].kinds[0].by_chance
     if len(groups) < 2 or seen.windows < ENOUGH:
         return None
+    if any(_mean_ops(group.random.seen) > EVALUATION * _mean_ops(seen) for group in groups):
+        return None
     left = {group.octave: _not_certain(group) for group in groups}
     apart = sum(
         variance_of_windows(group.random.seen, "ops", left[group.octave] / group.random.seen.n)
@@ -128,6 +131,10 @@ def _regular(same_edge: list[Group]) -> Part | None:
     if not apart or of_all > LESS_CERTAIN**2 * apart:
         return None
     return Part(seen, together([group.random for group in groups]).cells)
+
+
+def _mean_ops(seen: Seen) -> float:
+    return float(seen.ops / seen.n)
 
 
 def _not_certain(group: Group) -> float:
