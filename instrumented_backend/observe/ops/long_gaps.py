@@ -125,7 +125,9 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
         yield _by_that_of_others(elsewhere, ns)
         return
     if _have_as_many(looked):
-        yield _by_each(own, looked, max(1.0, looked.ns * n / looked.n - before_ns), elsewhere)
+        alike = _by_each(own, looked, max(1.0, looked.ns * n / looked.n - before_ns), elsewhere)
+        longest = ns / own.seen.op_ns if own.seen.op_ns else 1.0  # as the clock allows
+        yield replace(alike, ns_factor=min(alike.ns_factor, longest))
         return
     share = max(_own_share(own.seen), looked.n / n)
     left_ns = max(0.0, ns - looked.ns) * (1 - share) if elsewhere.seen.ns else 0.0

@@ -168,3 +168,13 @@ def test_the_last_gap_is_like_others_of_its_length() -> None:
     evaluations = kind(4, 60 * MS, None, part((2, 30 * MS, 2400, 20 * MS)), octave=23)
     found = estimate(observed(steps(), evaluations, kind(1, 15 * MS, octave=23, to=0)))
     assert found.eager.ops == pytest.approx(50_000 + 5 * 1200)
+
+
+def test_gaps_that_were_looked_at_take_no_more_than_the_clock_allows() -> None:
+    """Three of 0.2 s, nearly all ops; three others with as many are half as long."""
+    slices = part(*[(0.05, 50 * MS, 1000, 48 * MS)] * 3)
+    looked = part(*[(1, 200 * MS, 4000, 192 * MS)] * 3)
+    seen = kind(6, 900 * MS, octave=27, certain_slices=slices, looked=looked)
+    found = estimate(observed(steps(), seen)).eager
+    assert found.ops == pytest.approx(50_000 + 300 + 4000 * (6 - 6 / 200))
+    assert found.ns <= 500 * MS + 900 * MS
