@@ -124,8 +124,7 @@ class Run:
             "startup": truth["startup_s"],
             "compile": truth["compile_s"],
             "data": truth["spent_s"].get("data", 0.0),
-            # On CUDA the clock is of autograd's thread, too.
-            "captured": None if self.gpu else truth["graphs_s"],
+            "captured": truth["main_graphs_s"],
         }.get(row)
         return None if seconds is None else 100 * seconds / (self.wall_s or truth["wall_s"])
 

@@ -5,7 +5,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import current_thread, main_thread
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 from truth_programs.run import FIRST
@@ -14,13 +14,12 @@ from truth_programs.run import FIRST
 class HostClock:
     """Round each graph of a run of ours, the host's clock. One run differs from the next by more
     than our figures may be off by.
-
-    Of the main thread; with ``all_threads`` of all, as CUDA's backward is on one of autograd's.
     """
 
-    def __init__(self, all_threads: bool) -> None:
-        self._all_threads = all_threads
+    def __init__(self) -> None:
         self.total_s = 0.0
+        self.main_s = 0.0
+        """Without the program's other threads: autograd's work for the main one."""
 
     def watch(self, kind: Any) -> None:
         _watch(kind, self._timed)
@@ -32,8 +31,10 @@ class HostClock:
             try:
                 return compiled(*arguments)
             finally:
-                if self._all_threads or current_thread() is main_thread():
-                    self.total_s += time.perf_counter() - start
+                took_s = time.perf_counter() - start
+                self.total_s += took_s
+                if current_thread() is main_thread() or type(current_thread()) is not Thread:
+                    self.main_s += took_s
 
         return call
 
@@ -44,6 +45,8 @@ class StreamClock:
     On ranks a stream waits for the other rank, for as long as the two happen to be apart in that
     run: no other process is a truth of it, and no clock of the host's.
     """
+
+    main_s = None  # of the host's time it knows nothing
 
     def __init__(self) -> None:
         self._calls: list[tuple[Any, Any, Any]] = []

@@ -47,6 +47,7 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
         wall_s=age_s(),
         clock=type(clock).__name__,
         graphs_s=clock.total_s,
+        main_graphs_s=clock.main_s,
     )
 
 
@@ -54,7 +55,6 @@ def _graph_clock(device: str, on_ranks: bool) -> "HostClock | StreamClock":
     from instrumented_backend.observe.graphs.graph import ObservedGraph
     from truth_programs.clocks import HostClock, StreamClock
 
-    on_cuda = device == "cuda"
-    clock = StreamClock() if on_cuda and on_ranks else HostClock(all_threads=on_cuda)
+    clock = StreamClock() if device == "cuda" and on_ranks else HostClock()
     clock.watch(ObservedGraph)
     return clock

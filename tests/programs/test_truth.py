@@ -104,3 +104,26 @@ def test_counts_of_all_ops(
     run_forked: RunProgram, tmp_path: Path, known: Known, program: str
 ) -> None:
     counts_are_exact(run_forked, tmp_path, known, program, 30, "always")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("mode", MODES)
+def test_counts_by_line(run_forked: RunProgram, mode: str) -> None:
+    """The same op on several lines, and after two calls of the same graph in a step."""
+    turns = 12
+    names = {"benchmarks": str(BENCHMARKS), "program": "diffusion", "turns": turns}
+    variables = {"INSTRUMENTED_OPS": None if mode == "auto" else mode}
+    report = run_forked(MEASURED.format(**names), env=variables).report
+    missing = report["ops"]["missing"]
+    found = {(record["op"], record["line"]): record["count"] for record in missing}
+    source = (BENCHMARKS / "truth_programs" / "serving.py").read_text().splitlines()
+    parts = [
+        "plain = x * 0.9",
+        "3 * (guided - unguided)",
+        "- both * 0.1",
+        "0.01 * torch.randn_like",
+    ]
+    lines = [next(n for n, line in enumerate(source, 1) if part in line) for part in parts]
+    steps = 50 * turns
+    wanted = pytest.approx(steps, rel=0 if mode == "always" else truth.COUNT_PCT / 100)
+    assert [found["aten::mul", line] for line in lines] == [wanted] * len(lines)

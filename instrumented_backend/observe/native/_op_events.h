@@ -11,21 +11,24 @@ bool is_node(const char* name) { return std::strncmp(name, kNodePrefix, kNodePre
 
 const char* op_name(const char* name) { return is_node(name) ? name + kNodePrefixLength : name; }
 
-uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, size_t hash, uint32_t first) {
-  if (m.cells.size() >= (key.ordinal == 0 ? kMaxCells : kMaxTurns)) {
+uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, size_t hash, const char* before,
+                  uint32_t first) {
+  const bool is_turn = key.ordinal > 0 || key.before != nullptr;
+  if (m.cells.size() >= (is_turn ? kMaxTurns : kMaxCells)) {
     return kNoCell;
   }
   const uint32_t index = m.cells.size();
   Cell& cell = m.cells.emplace_back();
   cell.hash = hash;
   cell.name = key.name;
+  cell.before = before;
   cell.mark = key.mark;
   cell.slot = index;
   if (mark != nullptr) {
     cell.slot = mark->cells.size();
     mark->cells.push_back(index);
   }
-  cell.ordinal = key.ordinal;
+  cell.ordinal = uint16_t(key.ordinal);
   cell.first = first;
   m.index.emplace(key, index);
   return index;
@@ -36,38 +39,65 @@ uint32_t ordinal_after(const Cell& first, uint64_t pass) {
   return first.pass == pass ? first.next : 0;
 }
 
+bool comes_after(const Cell& cell, const char* before) {
+  return before == nullptr || cell.before == before;
+}
+
 // The cell of an op in the pass under way; kNoCell if there are too many.
-uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass) {
-  Meter::Key key{intern(m, name), mark == nullptr ? -1 : mark->number, 0};
-  const auto first = m.index.find(key);
-  if (first == m.index.end()) {
-    return add_cell(m, key, mark, hash, m.cells.size());
+uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass,
+                  const char* before) {
+  Meter::Key key{intern(m, name), mark == nullptr ? -1 : mark->number, 0, nullptr};
+  const auto found_first = m.index.find(key);
+  if (found_first == m.index.end()) {
+    return add_cell(m, key, mark, hash, before, m.cells.size());
   }
-  key.ordinal = ordinal_after(m.cells[first->second], pass);
+  const uint32_t first = found_first->second;
+  key.ordinal = ordinal_after(m.cells[first], pass);
   const auto found = m.index.find(key);
-  if (found != m.index.end()) {
+  if (found == m.index.end()) {
+    const uint32_t added = add_cell(m, key, mark, hash, before, first);
+    return added == kNoCell ? first : added;
+  }
+  if (comes_after(m.cells[found->second], before)) {
     return found->second;
   }
-  const uint32_t added = add_cell(m, key, mark, hash, first->second);
-  return added == kNoCell ? first->second : added;
+  key.before = before;
+  const auto found_after = m.index.find(key);
+  if (found_after != m.index.end()) {
+    return found_after->second;
+  }
+  const uint32_t added = add_cell(m, key, mark, hash, before, first);
+  return added == kNoCell ? found->second : added;
+}
+
+// The name of the op that this thread had before, in the same pass.
+const char* op_before(const Meter& m, const Thread& t, uint64_t pass, bool from_begin) {
+  if (t.last_cell < m.cells.size()) {
+    const Cell& last = m.cells[t.last_cell];
+    if (m.cells[last.first].pass == pass) {
+      return last.name;
+    }
+  }
+  return from_begin ? kGapBegin : nullptr;
 }
 
 // Which cell an op is of; kNoCell if there are too many.
 uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint64_t pass,
-                   uint32_t turns) {
+                   bool from_begin) {
   const int32_t number = mark == nullptr ? -1 : mark->number;
   const size_t hash = std::hash<std::string_view>()(name);
+  const char* before = op_before(m, t, pass, from_begin);
   // Mostly the one that came next last time comes next.
   uint32_t index = t.last_cell < m.cells.size() ? m.cells[t.last_cell].successor : kNoCell;
   if (index != kNoCell) {
     const Cell& cell = m.cells[index];
-    if (cell.hash != hash || cell.mark != number ||
+    if (cell.hash != hash || cell.mark != number || !comes_after(cell, before) ||
         cell.ordinal != ordinal_after(m.cells[cell.first], pass)) {
       index = kNoCell;
     }
   }
   if (index == kNoCell) {
-    index = index_of(m, name, hash, mark, pass);
+    index = index_of(m, name, hash, mark, pass, before);
     if (index == kNoCell) {
       ++m.lost;
       return kNoCell;
@@ -78,7 +108,8 @@ uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint6
   }
   t.last_cell = index;
   Cell& first = m.cells[m.cells[index].first];
-  first.next = std::min(ordinal_after(first, pass) + 1, turns);
+  first.next =
+      uint16_t(std::min(ordinal_after(first, pass) + 1, from_begin ? kMaxOrdinals : kFewOrdinals));
   first.pass = pass;
   ++m.cells[index].count;
   return index;
@@ -324,7 +355,7 @@ struct Booking {
   Ops* ops = nullptr;
   const uint64_t* pass = nullptr;
   uint64_t was = 0;
-  uint32_t slot = 0;
+  uint32_t cell = 0, slot = 0;
 };
 
 // Takes a sample of the line that the op is on.
@@ -358,9 +389,10 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
     owner->cost_ns += took;
   }
   if (line >= 0 && *booking.pass == booking.was) {
-    auto& sums = booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)];
-    sums.first += weight;
-    sums.second += weight * double(ns);
+    const Sampled one{weight, weight * double(ns), weight * weight};
+    booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)].add(one);
+    Cell& cell = m.cells.at(booking.cell);
+    cell.line = cell.line == kNoLine || cell.line == line ? int32_t(line) : kSeveralLines;
   }
 }
 
@@ -426,9 +458,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     booking.pass = line != nullptr ? &line->pass : &m.clears;
     booking.was = *booking.pass;
-    const uint32_t index = find_cell(
-        m, t, op_name(event.name()), line ? line->from->mark : nullptr, line ? booking.was : 0,
-        line != nullptr && line->watched ? kMaxOrdinals : kFewOrdinals);
+    const uint32_t index = find_cell(m, t, op_name(event.name()), line ? line->from->mark : nullptr,
+                                     line ? booking.was : 0, line != nullptr && line->watched);
     if (index == kNoCell) {
       return;
     }
@@ -440,6 +471,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     name = cell.name;
     is_first = cell.count == 1;
     cell_number = cell_id(cell.mark, cell.slot);
+    booking.cell = index;
     booking.slot = cell.slot;
     booking.ops->ops += 1;
     booking.ops->op_ns += double(ns);
@@ -449,7 +481,10 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
           (line != nullptr && take_wanted(*line->from, cell.slot))) {
         weight = 1;
       } else {
-        const double every = kThinning * double(cell.count);
+        double every = kThinning * double(cell.count);
+        if (cell.line == kSeveralLines) {
+          every = std::min(every, kOfSeveral);
+        }
         weight = double(next_random(t)) * every < 4294967296.0 ? every : 0;
       }
     }

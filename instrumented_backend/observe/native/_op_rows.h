@@ -30,7 +30,7 @@ struct CellRow {
 
 struct SampleRow {
   int64_t kind, edge, part, mark, slot, line;
-  double weight, weighted_ns;
+  Sampled sums;
 };
 
 struct TimeRow {
@@ -196,7 +196,7 @@ int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
   each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
     for (const auto& [place, sums] : seen.samples) {
       output.add({kind, edge_of(kind), part, mark == nullptr ? -1 : mark->number,
-                  int64_t(place >> 32), int64_t(uint32_t(place)), sums.first, sums.second});
+                  int64_t(place >> 32), int64_t(uint32_t(place)), sums});
     }
   });
   return output.size;

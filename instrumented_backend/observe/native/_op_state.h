@@ -69,7 +69,8 @@ constexpr int64_t kEventNs = 150;
 // The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
 // it stands for so many: enough where it is always on the same line, as most are.
 constexpr double kThinning = 2;
-constexpr int kAsks = 16;  // how often a kind of gap that has no line of an op asks for one
+constexpr double kOfSeveral = 16;  // where it has been on several: at least one in so many
+constexpr int kAsks = 16;          // how often a kind of gap that has no line of an op asks for one
 constexpr uint64_t kEventsAtOnce = 256;  // of a thread's work, until all know of it
 constexpr int64_t kNever = INT64_MAX;
 // What seeing an op takes, as far as it lengthens a gap. Our own part is measured, for one op in
@@ -126,21 +127,27 @@ bool starts_with(const char* text, const char* prefix) {
 // stand for themselves, or in those that chance placed, whose gaps stand for the others too.
 enum Set : int32_t { kCertain, kRandom, kSets };
 
+// What an op came after that begins a gap. What is not known is nullptr.
+constexpr char kGapBegin[] = "";
+constexpr int32_t kNoLine = -1, kSeveralLines = -2;
+
 // The ops of one name after one mark, told apart by whether they are the gap's first of that name,
-// its second, ...: mostly, each of these is always on the same line of the program. A cache line
-// each, in the order in which they first ran: what else a step does has mostly driven them out of
-// the cache.
+// its second, ..., and by which op came before them: mostly, each of these is always on the same
+// line of the program. A cache line each, in the order in which they first ran: what else a step
+// does has mostly driven them out of the cache.
 struct alignas(kCacheLine) Cell {
-  size_t hash;       // of the name
-  const char* name;  // interned
+  size_t hash;         // of the name
+  const char* name;    // interned
+  const char* before;  // the name of the op before it
   int32_t mark;
   uint32_t slot;  // among the mark's cells
   int64_t count = 0;
-  uint32_t ordinal;
   uint32_t first;                // the cell with that name's first op after the mark
   uint32_t successor = kNoCell;  // the cell that came after it last time, on any thread
-  uint32_t next = 0;             // of a first one: the ordinal of its name's next op in that pass
   uint64_t pass = 0;             // of the gap, by the thread that was here last
+  uint16_t ordinal;
+  uint16_t next = 0;       // of a first one: the ordinal of its name's next op in that pass
+  int32_t line = kNoLine;  // that was sampled
 };
 static_assert(sizeof(Cell) == kCacheLine || sizeof(Cell) == 2 * kCacheLine);
 
@@ -148,8 +155,18 @@ struct CellSum {
   int64_t count = 0, ns = 0;
 };
 
-// Slot and the line's number → weight, nanoseconds times weight.
-using Samples = std::unordered_map<uint64_t, std::pair<double, double>>;
+// Sums over the samples of one cell on one line. Each stands for so many ops: its weight.
+struct Sampled {
+  double weight = 0, weighted_ns = 0, weight2 = 0;
+
+  void add(const Sampled& other) {
+    weight += other.weight;
+    weighted_ns += other.weighted_ns;
+    weight2 += other.weight2;
+  }
+};
+// By slot and the line's number.
+using Samples = std::unordered_map<uint64_t, Sampled>;
 
 // Ops that were seen in one gap, or in several, by their cells' slots.
 struct Ops {
@@ -177,9 +194,7 @@ struct Ops {
       add(slot, other.cells[slot].count, other.cells[slot].ns);
     }
     for (const auto& [place, sums] : other.samples) {
-      auto& known = samples[place];
-      known.first += sums.first;
-      known.second += sums.second;
+      samples[place].add(sums);
     }
   }
 
@@ -434,11 +449,14 @@ struct alignas(kCacheLine) Meter {
     const char* name;  // interned
     int32_t mark;
     uint32_t ordinal;
+    const char* before;  // nullptr: of what was met first
     bool operator==(const Key& other) const = default;
   };
   struct KeyHash {
     size_t operator()(const Key& key) const {
-      return (std::hash<const void*>()(key.name) * 1000003u ^ size_t(key.mark)) * 1000003u ^
+      const std::hash<const void*> hash;
+      return ((hash(key.name) * 1000003u ^ hash(key.before)) * 1000003u ^ size_t(key.mark)) *
+                 1000003u ^
              key.ordinal;
     }
   };

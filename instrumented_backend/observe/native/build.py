@@ -97,11 +97,11 @@ class CellRow(ctypes.Structure):
 
 
 class SampleRow(ctypes.Structure):
-    """Samples of such ops that were taken on one line."""
+    """Samples of such ops that were taken on one line; each stands for as many as its weight."""
 
     _fields_: ClassVar = [
         *_fields(ctypes.c_int64, "kind", "edge", "part", "mark", "slot", "line"),
-        *_fields(ctypes.c_double, "weight", "weighted_ns"),
+        *_fields(ctypes.c_double, "weight", "weighted_ns", "weight2"),
     ]
 
 

@@ -5,21 +5,37 @@ of them as objects would take fifty megabytes, and a process gives little of tha
 """
 
 import ctypes
+import functools
 import itertools
 from array import array
 from bisect import bisect_left
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from instrumented_backend.observe.native.build import CellRow, SampleRow
 
-LineSums = dict[int, tuple[float, float]]  # by the line's number
+
+class OnLine(NamedTuple):
+    """Of a cell's ops those on one line, by samples."""
+
+    ops: float
+    ns: float
+    ops_variance: float = 0.0
+
+    def plus(self, other: "OnLine") -> "OnLine":
+        return OnLine(*map(sum, zip(self, other, strict=True)))
+
+
+LineSums = dict[int, OnLine]  # by the line's number
 
 
 @dataclass(slots=True)
 class Cell:
-    """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
+    """Ops of one name in one kind of gap: the first of each gap, or the second, ...
+
+    Those of another op before them are another one.
+    """
 
     name: str
     mark: int
@@ -27,14 +43,14 @@ class Cell:
     count: int
     time_ns: int
     lines: LineSums
-    """Ops and nanoseconds on each, by samples; empty where none are known."""
+    """Empty where none are known."""
+    turn: int = 0  # which of its name in the gap
 
     def plus(self, other: "Cell") -> "Cell":
         """The same ops, of another kind of gap as well."""
         lines = dict(self.lines)
-        for line, (ops, ns) in other.lines.items():
-            before = lines.get(line, (0.0, 0.0))
-            lines[line] = before[0] + ops, before[1] + ns
+        for line, sums in other.lines.items():
+            lines[line] = lines[line].plus(sums) if line in lines else sums
         count, time_ns = self.count + other.count, self.time_ns + other.time_ns
         return replace(self, count=count, time_ns=time_ns, lines=lines)
 
@@ -73,10 +89,10 @@ class _Rows(Collection[Cell]):
         return any(cell == each for each in self)
 
     def __iter__(self) -> Iterator[Cell]:
-        rows = self._columns.zipped("kind", "part", "mark", "slot", "name", "count", "ns")
-        for kind, part, mark, slot, name, count, ns in rows:
+        columns = "kind", "part", "mark", "slot", "name", "count", "ns", "ordinal"
+        for kind, part, mark, slot, name, count, ns, turn in self._columns.zipped(*columns):
             lines = self._lines.of(kind, part, mark, slot, count, ns)
-            yield Cell(self._names[name], mark, slot, count, ns, lines)
+            yield Cell(self._names[name], mark, slot, count, ns, lines, turn)
 
 
 class Together(Collection[Cell]):
@@ -123,10 +139,11 @@ class SampledLines:
         ]
         order = sorted(range(len(keys)), key=keys.__getitem__)
         line, weight = samples.words("line"), samples.doubles("weight")
-        ns = samples.doubles("weighted_ns")
+        ns, weight2 = samples.doubles("weighted_ns"), samples.doubles("weight2")
         self._lines = array("q", (line[number] for number in order))
         self._weights = array("d", (weight[number] for number in order))
         self._ns = array("d", (ns[number] for number in order))
+        self._weights2 = array("d", (weight2[number] for number in order))
         self._parts = array("q", (keys[number] & (1 << _BITS) - 1 for number in order))
         self._ends: dict[int, int] = {}  # of a mark's slot; where the next begins
         self._begins: dict[int, int] = {}
@@ -162,16 +179,35 @@ class SampledLines:
         """So many ops and nanoseconds, as these samples are."""
         several = set(self._lines[stretch.start : stretch.stop])
         if len(several) == 1:  # nearly always
-            return {several.pop(): (float(count), float(ns))}
-        all_ops = sum(self._weights[index] for index in stretch)
-        all_ns = sum(self._ns[index] for index in stretch)
-        lines: LineSums = {}
+            return {several.pop(): OnLine(float(count), float(ns))}
+        sums: dict[int, _Samples] = {}
         for index in stretch:
-            ops_share = self._weights[index] / all_ops
-            ns_share = self._ns[index] / all_ns if all_ns else ops_share
-            before = lines.get(self._lines[index], (0.0, 0.0))
-            lines[self._lines[index]] = before[0] + count * ops_share, before[1] + ns * ns_share
-        return lines
+            taken = _Samples(self._weights[index], self._ns[index], self._weights2[index])
+            before = sums.get(self._lines[index], _Samples())
+            sums[self._lines[index]] = before.plus(taken)
+        everywhere = functools.reduce(_Samples.plus, sums.values())
+        return {line: _on_line(each, everywhere, count, ns) for line, each in sums.items()}
+
+
+class _Samples(NamedTuple):
+    weight: float = 0.0
+    ns: float = 0.0
+    weight2: float = 0.0
+
+    def plus(self, other: "_Samples") -> "_Samples":
+        return _Samples(*map(sum, zip(self, other, strict=True)))
+
+
+def _on_line(on_line: _Samples, everywhere: _Samples, count: int, ns: int) -> OnLine:
+    """``count`` ops and their ``ns``; `on_line` samples of them are on the line.
+
+    The variance is that of a ratio of sums of weights: each sample is on the line or not.
+    """
+    share = on_line.weight / everywhere.weight
+    ns_share = on_line.ns / everywhere.ns if everywhere.ns else share
+    elsewhere2 = everywhere.weight2 - on_line.weight2
+    spread2 = (1 - share) ** 2 * on_line.weight2 + share**2 * elsewhere2
+    return OnLine(count * share, ns * ns_share, spread2 * (count / everywhere.weight) ** 2)
 
 
 def _place(mark: int, slot: int) -> int:

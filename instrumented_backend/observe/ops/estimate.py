@@ -7,6 +7,7 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
@@ -153,21 +154,34 @@ class _Lines:
     def __init__(self, observed: Observed) -> None:
         self._lines = observed.lines
 
-    def of(self, cell: Cell) -> list[tuple[Line, float, float]]:
-        """Each line with its share of the cell's ops, and of their time."""
+    def of(self, cell: Cell) -> list["_Share"]:
         if len(cell.lines) == 1 and cell.count:  # nearly always
             (number,) = cell.lines
-            return [(self._line(number), 1.0, 1.0)]
+            return [_Share(self._line(number), 1.0, 1.0)]
         all_ops, all_ns = (sum(sums[i] for sums in cell.lines.values()) for i in range(2))
         if not all_ops:
-            return [(UNKNOWN, 1.0, 1.0)]
+            return [_Share(UNKNOWN, 1.0, 1.0)]
         return [
-            (self._line(number), ops / all_ops, ns / all_ns if all_ns else ops / all_ops)
-            for number, (ops, ns) in cell.lines.items()
+            _Share(
+                self._line(number),
+                sums.ops / all_ops,
+                sums.ns / all_ns if all_ns else sums.ops / all_ops,
+                sums.ops_variance / all_ops**2,
+            )
+            for number, sums in cell.lines.items()
         ]
 
     def _line(self, number: int) -> Line:
         return self._lines[number] if number < len(self._lines) else UNKNOWN
+
+
+class _Share(NamedTuple):
+    """Of a cell's ops, those on one line: of their number, and of their time."""
+
+    line: Line
+    ops: float
+    ns: float
+    ops_variance: float = 0.0  # by samples of lines
 
 
 def _add_unseen(result: Estimate, each_ns: tuple[int, int], on_main: float) -> None:
@@ -198,13 +212,13 @@ def _add(
     in_gap: dict[tuple[str, Line], float] | None,
     gpu: GpuSeen,
 ) -> None:
-    seen = scaled.part.seen
+    seen, turns = scaled.part.seen, scaled.part.turns
     for cell in scaled.part.cells:
         ops, ns = cell.count * scaled.ops_factor, cell.time_ns * scaled.ns_factor
         # As uncertain as all of the part is; and besides, an op that is not in each of the gaps
         # was in those that were seen by chance.
         variance = scaled.ops_variance * (cell.count / seen.ops) ** 2 if seen.ops else 0.0
-        if scaled.ops_factor > 1 and cell.count % max(1.0, seen.n):
+        if scaled.ops_factor > 1 and turns[cell.name, cell.turn] % max(1.0, seen.n):
             variance += scaled.ops_factor * (scaled.ops_factor - 1) * cell.count
         variance += scaled.clump_of(cell)
         named = result.by_name[cell.name]
@@ -212,15 +226,15 @@ def _add(
         named.ops_variance += variance
         gpu_mean_ns = gpu.mean_ns(cell.mark, cell.slot, cell.name)
         named.add_gpu(ops, gpu_mean_ns)
-        for line, ops_share, ns_share in lines.of(cell):
+        for share in lines.of(cell):
+            line, line_ops, line_ns = share.line, ops * share.ops, ns * share.ns
             on_line = result.by_line[cell.name, line]
-            on_line.add(ops * ops_share, ns * ns_share)
-            on_line.ops_variance += variance * ops_share
-            on_line.add_gpu(ops * ops_share, gpu_mean_ns)
-            place = result.by_place[region, line]
-            place.add(ops * ops_share, ns * ns_share)
+            on_line.add(line_ops, line_ns)
+            on_line.ops_variance += variance * share.ops + share.ops_variance * ops * ops
+            on_line.add_gpu(line_ops, gpu_mean_ns)
+            result.by_place[region, line].add(line_ops, line_ns)
             if in_gap is not None:
-                in_gap[cell.name, line] = in_gap.get((cell.name, line), 0.0) + ns * ns_share
+                in_gap[cell.name, line] = in_gap.get((cell.name, line), 0.0) + line_ns
     if scaled.doubts:
         _add_doubts(result, scaled, lines)
 
@@ -234,6 +248,5 @@ def _add_doubts(result: Estimate, scaled: Scaled, lines: _Lines) -> None:
         result.by_name[name].ops_variance += variance
     for cell in (cell for part in parts for cell in part.cells):
         variance = doubts[cell.name] * cell.count / counts[cell.name]
-        for line, share, _ in lines.of(cell):
-            on_line = result.by_line[cell.name, line]
-            on_line.ops_variance += variance * share
+        for share in lines.of(cell):
+            result.by_line[cell.name, share.line].ops_variance += variance * share.ops

@@ -39,6 +39,14 @@ class Part:
             counts[cell.name] += cell.count
         return counts
 
+    @cached_property
+    def turns(self) -> Counter[tuple[str, int]]:
+        """Of ops, by name and which of that name in the gap."""
+        turns: Counter[tuple[str, int]] = Counter()
+        for cell in self.cells:
+            turns[cell.name, cell.turn] += cell.count
+        return turns
+
 
 @dataclass
 class Kind:

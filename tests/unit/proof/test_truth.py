@@ -42,7 +42,7 @@ def run_with(
         "ledger": {"wall_s": 10.0 if rows else None, "rows": ledger},
     }
     known: dict[str, Any] = {"startup_s": 2.0, "compile_s": 1.0, "wall_s": 10.0, "exit_s": 10.2}
-    known.update(spent_s={"data": 0.5, "sleep": 3.0}, graphs_s=4.0)
+    known.update(spent_s={"data": 0.5, "sleep": 3.0}, main_graphs_s=4.0)
     return Run(report, known, Counter({"aten::add": 100}), 400)
 
 

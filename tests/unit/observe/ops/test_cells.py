@@ -1,13 +1,15 @@
 """Cells and their lines, from rows made by hand."""
 
 import ctypes
+import random
+import statistics
 import tracemalloc
 from collections.abc import Callable
 
 import pytest
 
 from instrumented_backend.observe.native.build import CellRow, SampleRow
-from instrumented_backend.observe.ops.cells import OCTAVES, Cell, Together, cells_of_parts
+from instrumented_backend.observe.ops.cells import OCTAVES, Cell, OnLine, Together, cells_of_parts
 
 ADD = ctypes.c_char_p(b"aten::add")
 FIRST = 4
@@ -30,7 +32,7 @@ def sample_row(
     weight: float = 1.0,
     ns: float = 1.0,
 ) -> SampleRow:
-    return SampleRow(kind, kind // OCTAVES, part, mark, slot, line, weight, ns)
+    return SampleRow(kind, kind // OCTAVES, part, mark, slot, line, weight, ns, weight**2)
 
 
 def cells(rows: list[CellRow], samples: list[SampleRow]) -> dict[tuple[int, int], list[Cell]]:
@@ -39,8 +41,9 @@ def cells(rows: list[CellRow], samples: list[SampleRow]) -> dict[tuple[int, int]
 
 
 def lines(*samples: SampleRow) -> dict[int, tuple[float, float]]:
+    """The ops and nanoseconds on each."""
     (cell,) = cells([cell_row()], list(samples))[KIND, 0]
-    return cell.lines
+    return {line: (sums.ops, sums.ns) for line, sums in cell.lines.items()}
 
 
 def test_cells_are_apart_by_kind_and_part() -> None:
@@ -96,23 +99,55 @@ def test_samples_of_several_wider_kinds_are_added_up() -> None:
     }
 
 
+@pytest.mark.parametrize("weight", [1.0, 16.0])
+def test_what_samples_say_is_as_uncertain_as_they_are_few(weight: float) -> None:
+    """Drawn anew each time, 3 of 4 ops being on a line: that is how the numbers differ."""
+    drawn, few = random.Random(0), 16
+    found, variances = [], []
+    for _ in range(400):
+        taken = [sample_row(7 if drawn.random() < 0.75 else 8, weight=weight) for _ in range(few)]
+        summed = [(line, [one for one in taken if one.line == line]) for line in (7, 8)]
+        rows = [
+            SampleRow(KIND, EDGE, 0, 1, 3, line, weight * len(ones), 1.0, weight**2 * len(ones))
+            for line, ones in summed
+            if ones
+        ]
+        (cell,) = cells([cell_row()], rows)[KIND, 0]
+        found.append(cell.lines[7].ops)
+        variances.append(cell.lines[7].ops_variance)
+    true = 10**2 * 0.75 * 0.25 / few
+    assert statistics.variance(found) == pytest.approx(true, rel=0.25)
+    assert statistics.mean(variances) == pytest.approx(true, rel=0.25)
+
+
+def test_samples_that_stand_for_many_are_more_uncertain() -> None:
+    rows = [sample_row(7, weight=1.0), sample_row(8, weight=1.0), sample_row(8, weight=8.0)]
+    (cell,) = cells([cell_row()], rows)[KIND, 0]
+    # A share of 0.1: (0.9² · 1 + 0.1² · 65) / 10², of 10 ops.
+    assert cell.lines[7].ops_variance == pytest.approx(1.46)
+    assert cell.lines[8].ops_variance == pytest.approx(1.46)
+
+
 def test_threads_without_marks_have_their_own_samples_only() -> None:
     row = cell_row(kind=-1, part=2, mark=-1)
     own = sample_row(7, kind=-1, part=2, mark=-1)
     other = sample_row(8, kind=-1, part=3, mark=-1)
-    assert cells([row], [own, other])[-1, 2][0].lines == {7: (10.0, 400.0)}
+    assert cells([row], [own, other])[-1, 2][0].lines == {7: OnLine(10.0, 400.0)}
     assert cells([row], [other])[-1, 2][0].lines == {}
 
 
 def test_cells_of_several_parts_are_added_up_each_time() -> None:
     parts = [
-        [Cell("aten::add", 1, 3, 10, 400, {7: (10.0, 400.0)}), Cell("aten::mul", 1, 4, 1, 5, {})],
-        [Cell("aten::add", 1, 3, 2, 50, {8: (2.0, 50.0)})],
+        [
+            Cell("aten::add", 1, 3, 10, 400, {7: OnLine(10.0, 400.0, 4.0)}),
+            Cell("aten::mul", 1, 4, 1, 5, {}),
+        ],
+        [Cell("aten::add", 1, 3, 2, 50, {7: OnLine(1.0, 25.0, 0.5), 8: OnLine(1.0, 25.0, 0.5)})],
     ]
     both = Together(parts)
     for _ in range(2):
         assert list(both) == [
-            Cell("aten::add", 1, 3, 12, 450, {7: (10.0, 400.0), 8: (2.0, 50.0)}),
+            Cell("aten::add", 1, 3, 12, 450, {7: OnLine(11.0, 425.0, 4.5), 8: OnLine(1, 25, 0.5)}),
             Cell("aten::mul", 1, 4, 1, 5, {}),
         ]
     assert len(both) == 2

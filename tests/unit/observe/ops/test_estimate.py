@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from seen_gaps import REGION, S, kind, observed, part
 
-from instrumented_backend.observe.ops.cells import Cell
+from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Before, Part
@@ -374,9 +374,9 @@ def test_lines_share_an_ops_count_by_weight() -> None:
     here, there = Line("a.py", 1, "f"), Line("a.py", 2, "f")
     # Weights 30 and 10: three quarters of the ops; times 60 and 140: 30 % of the time.
     cells = [
-        Cell("aten::add", 0, 0, 100, 1000, {0: (30.0, 60.0), 1: (10.0, 140.0)}),
+        Cell("aten::add", 0, 0, 100, 1000, {0: OnLine(30.0, 60.0, 4.0), 1: OnLine(10.0, 140.0)}),
         Cell("aten::mul", 0, 1, 5, 50, {}),
-        Cell("aten::sub", 0, 2, 5, 50, {7: (1.0, 1.0)}),  # a line forgotten since
+        Cell("aten::sub", 0, 2, 5, 50, {7: OnLine(1.0, 1.0)}),  # a line forgotten since
     ]
     seen = observed(kind(10, 5000, part((10, 5000, 110, 1100), cells=cells)), lines=[here, there])
     found = estimate(seen)
@@ -386,6 +386,8 @@ def test_lines_share_an_ops_count_by_weight() -> None:
         ("aten::mul", UNKNOWN): (5, 50),
         ("aten::sub", UNKNOWN): (5, 50),
     }
+    # A variance of 4, where 40 are 100.
+    assert found.by_line["aten::add", here].ops_variance == pytest.approx(4 * 2.5**2)
     places = {key: (sums.ops, sums.ns) for key, sums in found.by_place.items()}
     assert places[REGION, here] == (75, pytest.approx(300))
     assert places[REGION, UNKNOWN] == (10, 100)

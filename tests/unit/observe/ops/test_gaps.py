@@ -3,7 +3,7 @@
 import itertools
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
-from instrumented_backend.observe.ops.cells import Cell
+from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.gaps import MAX_GAPS, gap_records
 from instrumented_backend.observe.ops.lines import Line
@@ -58,8 +58,8 @@ def test_from_mark_to_mark() -> None:
     # 3,600 in one, of which 2,700 were on line 31 and 900 on line 9; and 400 in another.
     lines = [Line("t.py", 31, "step"), Line("t.py", 9, "helper")]
     add = Cell("aten::add", 0, 0, 20, 400, {})
-    mul = Cell("aten::mul_", 2, 0, 40, 3600, {0: (30.0, 2700.0), 1: (10.0, 900.0)})
-    div = Cell("aten::div", 2, 1, 10, 400, {0: (10.0, 400.0)})
+    mul = Cell("aten::mul_", 2, 0, 40, 3600, {0: OnLine(30.0, 2700.0), 1: OnLine(10.0, 900.0)})
+    div = Cell("aten::div", 2, 1, 10, 400, {0: OnLine(10.0, 400.0)})
     step, loss = gaps(
         kind(0, BACKWARD, 10, 1000, [add]), kind(2, -ENDS, 10, 5000, [mul, div]), lines=lines
     )

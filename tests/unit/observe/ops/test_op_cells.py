@@ -141,9 +141,9 @@ def test_a_sampler_that_is_asked_for_each_op(op_meter: Any) -> None:
     lines: Counter[tuple[str, int]] = Counter()
     for kind in found.kinds:
         for cell in [*kind.first.cells, *kind.whole[CERTAIN].cells]:
-            ((number, (weight, ns)),) = cell.lines.items()
-            lines[cell.name, number] += round(weight)
-            assert weight == cell.count and ns == cell.time_ns
+            ((number, sums),) = cell.lines.items()
+            lines[cell.name, number] += round(sums.ops)
+            assert sums == (cell.count, cell.time_ns, 0.0)
     assert lines == {("aten::sin", 7): 3, ("aten::cos", 8): 3}
 
 
@@ -158,14 +158,61 @@ def test_each_position_in_a_loop_has_its_own_lines(op_meter: Any) -> None:
             call(op_meter, 1)
             torch.sin(X)
     call(op_meter, 2)
+    # Only the very first gap of a position, which is not sampled, is taken for one of either.
+    lines = {line: pytest.approx(200, abs=2) for line in (7, 8)}
+    assert held and ops_by_line(op_meter) == lines
+
+
+def ops_by_line(op_meter: Any) -> Counter[int]:
     lines: Counter[int] = Counter()
     for kind in seen(op_meter).kinds:
         for part in kind.wholes:
             for cell in part.cells:
-                for line, (ops, _) in cell.lines.items():
-                    lines[line] += round(ops)
-    # Only the very first gap of a position, which is not sampled, is taken for one of either.
-    assert held and lines == {7: pytest.approx(200, abs=2), 8: pytest.approx(200, abs=2)}
+                for line, sums in cell.lines.items():
+                    lines[line] += round(sums.ops)
+    return lines
+
+
+def test_what_comes_before_an_op_tells_its_line(op_meter: Any) -> None:
+    """One graph called twice a step, and the same op on another line after either call."""
+    line = 0
+    held = sample(op_meter, lambda _: line, False)
+    op_meter.op_meter_open(False)
+    for _ in range(300):
+        call(op_meter, 1)
+        line = 7
+        torch.sin(X)
+        call(op_meter, 1)
+        line = 9
+        torch.cos(X)
+        line = 8
+        torch.sin(X)
+    call(op_meter, 1)
+    assert held and ops_by_line(op_meter) == {7: 300, 8: 300, 9: 300}
+    assert rows(op_meter) == {("aten::sin", 1, 0): 600, ("aten::cos", 1, 0): 300}
+
+
+def test_an_op_on_several_lines_is_sampled_more_often(op_meter: Any) -> None:
+    """Nothing tells these apart: some of both are asked, however many there were before."""
+    asked = 0
+    now = 7
+
+    def line(_: bytes) -> int:
+        nonlocal asked
+        asked += 1
+        return now
+
+    held = sample(op_meter, line, False)
+    op_meter.op_meter_open(False)
+    turns, often = 4000, 16
+    for now in (7, 8) * turns:  # noqa: B007 -- the sampler reads it
+        call(op_meter, 1)
+        torch.sin(X)
+    call(op_meter, 1)
+    assert held and asked == pytest.approx(2 * turns / often, rel=0.25)
+    found = ops_by_line(op_meter)
+    assert found.total() == pytest.approx(2 * turns, abs=9)
+    assert found[7] == pytest.approx(turns, rel=0.2)
 
 
 def test_lines_of_the_same_op_in_gaps_of_another_length_are_of_use(op_meter: Any) -> None:
@@ -180,7 +227,7 @@ def test_lines_of_the_same_op_in_gaps_of_another_length_are_of_use(op_meter: Any
     call(op_meter, 1)
     cells = [cell for kind in seen(op_meter).kinds for part in kind.wholes for cell in part.cells]
     assert held and len(cells) == 2
-    assert all(cell.lines == {5: (1, pytest.approx(cell.time_ns))} for cell in cells)
+    assert all(cell.lines == {5: (1, cell.time_ns, 0.0)} for cell in cells)
 
 
 def test_samples_become_fewer(op_meter: Any) -> None:
