@@ -178,14 +178,24 @@ def structure_of(text: str) -> list[str]:
 
 
 def _structure_of_blocks(lines: list[str]) -> Iterator[str]:
-    """Headlines, and what is said of each; not the words, which are torch's, nor their rests."""
+    """Headlines, and what is said of each; not the words, which are torch's, nor their rests.
+
+    In the order of the alphabet, but for the title and what to do next: what costs most is first
+    there, and which that is differs from run to run.
+    """
+    blocks: list[list[str]] = []
     for line in lines:
         label = next((label for label in _IN_BLOCKS if line.startswith(label)), None)
         if label is not None:
             said = label in ("  met ", "  size of ")
-            yield _plain(line if said else label).replace("# eager ops, # TIME", "# eager ops")
+            plain = _plain(line if said else label)
+            blocks[-1].append(plain.replace("# eager ops, # TIME", "# eager ops"))
         elif not line.startswith(" "):
-            yield _plain(re.split(r"(?<=^next: )|(?<=: recompiled )", line)[0])
+            blocks.append([_plain(re.split(r"(?<=^next: )|(?<=: recompiled )", line)[0])])
+    title, *others = blocks
+    others.sort(key=lambda block: (block[0].startswith("next:"), block))
+    for block in (title, *others):
+        yield from block
 
 
 def _structure_of_lines(lines: list[str]) -> Iterator[str]:

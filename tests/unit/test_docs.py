@@ -294,3 +294,17 @@ def test_a_tables_columns_may_not_differ() -> None:
     assert structure_of(table) == structure_of(table.replace("1234.5", "   9.5"))
     assert structure_of(table) != structure_of(table.replace("calls", "times"))
     assert structure_of(table) != structure_of(table.replace("Title", "Other"))
+
+
+def test_blocks_come_in_any_order_and_their_lines_do_not() -> None:
+    first = [
+        "f (p.py:3): recompiled 1 time, 1.9 s",
+        "  size of x in dimension 0: 1 → 2",
+        "  try: it",
+    ]
+    second = ["g (p.py:9): recompiled 1 time, 0.8 s", "  try: that"]
+    title, after = ["Functions recompiled"], ["next: both"]
+    shown = structure_of("\n".join(title + first + second + after))
+    assert shown == structure_of("\n".join(title + second + first + after))
+    assert shown != structure_of("\n".join(title + first + after))
+    assert shown != structure_of("\n".join(title + first[:1] + second + first[1:] + after))

@@ -362,6 +362,7 @@ struct Booking {
 void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64_t ns,
             double weight) {
   ++t.quiet;
+  const int64_t since = now_ns(), collected = collected_ns.load(std::memory_order_relaxed);
   const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
   // Mostly, Ctrl-C comes while an op computes: then it is for the program, and nothing is
   // sampled.
@@ -385,14 +386,16 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   ++t.work.samples;
   --t.quiet;
   std::lock_guard<Mutex> lock(m.mutex);
-  if (Line* owner = booked_line_of(t)) {
-    owner->cost_ns += took;
-  }
+  Line* owner = booked_line_of(t);
   if (line >= 0 && *booking.pass == booking.was) {
     const Sampled one{weight, weight * double(ns), weight * weight};
     booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)].add(one);
     Cell& cell = m.cells.at(booking.cell);
     cell.line = cell.line == kNoLine || cell.line == line ? int32_t(line) : kSeveralLines;
+  }
+  if (owner != nullptr) {
+    // All of it: were gaps with samples longer, they would be of another kind than those without.
+    owner->cost_ns += now_ns() - since - (collected_ns.load(std::memory_order_relaxed) - collected);
   }
 }
 

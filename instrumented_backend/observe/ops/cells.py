@@ -9,11 +9,13 @@ import functools
 import itertools
 from array import array
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from instrumented_backend.observe.native.build import CellRow, SampleRow
+from instrumented_backend.observe.ops.raking import raked
 
 
 class OnLine(NamedTuple):
@@ -64,7 +66,7 @@ def cells_of_parts(
         address: ctypes.string_at(address).decode(errors="replace")
         for address in columns.distinct("name")
     }
-    lines = SampledLines(samples)
+    lines = SampledLines(samples, columns)
     found: dict[tuple[int, int], Collection[Cell]] = {}
     start = 0
     for key, group in itertools.groupby(columns.zipped("kind", "part")):
@@ -127,10 +129,12 @@ class SampledLines:
     """On which lines the ops of a cell were.
 
     By the samples taken in its kind of gap; where there are none, by those of gaps from and to the
-    same marks in the same position; or of any that begin at the mark.
+    same marks in the same position; or of any that begin at the mark. What it takes to sample an op
+    makes its gap longer, and so of another kind, now and then: of all lengths of such gaps
+    together, the lines have as many ops as the samples there say.
     """
 
-    def __init__(self, rows: "ctypes.Array[SampleRow]") -> None:
+    def __init__(self, rows: "ctypes.Array[SampleRow]", cells: "_Columns") -> None:
         samples = _Columns.of(rows, SampleRow)
         # Sorted by mark and slot, then by kind and part: what is asked for is always one stretch.
         keys = [
@@ -151,16 +155,76 @@ class SampledLines:
             place = keys[number] >> _BITS
             self._begins.setdefault(place, index)
             self._ends[place] = index + 1
+        self._cells = cells
+        self._shares: dict[_Group, dict[int, dict[int, float]]] = {}  # by part; by line
 
     def of(self, kind: int, part: int, mark: int, slot: int, count: int, ns: int) -> LineSums:
         """The ops and nanoseconds of a cell, by line."""
         place = _place(mark, slot)
+        found = self._sums(kind, part, place)
+        if len(found) < 2:  # nearly always
+            return {line: OnLine(float(count), float(ns)) for line in found}
+        everywhere = _Samples.all_of(found.values())
+        shares = None if kind < 0 else self._of_all_lengths(kind, part, place)
+        lines: LineSums = {}
+        for line, sums in found.items():
+            own = sums.weight / everywhere.weight
+            share = own if shares is None else shares[line]
+            lines[line] = OnLine(
+                count * share,
+                ns * (sums.ns / everywhere.ns if everywhere.ns else own) * share / own,
+                sums.share_variance(everywhere) * count**2,
+            )
+        return lines
+
+    def _of_all_lengths(self, kind: int, part: int, place: int) -> dict[int, float]:
+        """Each line's share of the cell's ops in one part, by the samples of all of the edge."""
+        group = place, kind // OCTAVES, part % 2
+        shares = self._shares.get(group)
+        if shares is None:
+            shares = self._shares[group] = self._raked(group)
+        return shares[_part(kind, part)]
+
+    def _raked(self, group: "_Group") -> dict[int, dict[int, float]]:
+        place = group[0]
+        totals: defaultdict[int, float] = defaultdict(float)
+        table: dict[int, dict[int, float]] = {}
+        for (kind, part), count in self._counts[group].items():
+            sums = self._sums(kind, part, place)
+            weight = _Samples.all_of(sums.values()).weight
+            table[_part(kind, part)] = {
+                line: count * each.weight / weight for line, each in sums.items()
+            }
+            for line, each in self._summed(self._own(kind, part, place)).items():
+                totals[line] += each.weight
+        return {
+            row: {line: value / sum(cells.values()) for line, value in cells.items()}
+            for row, cells in raked(table, totals).items()
+        }
+
+    @functools.cached_property
+    def _counts(self) -> dict["_Group", dict[tuple[int, int], int]]:
+        """Of the cells with samples of several lines: their ops, by kind and part."""
+        several = {
+            place
+            for place, begin in self._begins.items()
+            if len(set(self._lines[begin : self._ends[place]])) > 1
+        }
+        counts: defaultdict[_Group, dict[tuple[int, int], int]] = defaultdict(dict)
+        columns = "kind", "part", "mark", "slot", "count"
+        for kind, part, mark, slot, count in self._cells.zipped(*columns):
+            place = _place(mark, slot)
+            if place in several:
+                counts[place, kind // OCTAVES, part % 2][kind, part] = count
+        return counts
+
+    def _sums(self, kind: int, part: int, place: int) -> dict[int, "_Samples"]:
+        """Of the samples that tell of a cell, by line; none where nothing does."""
         begin = self._begins.get(place)
         if begin is None:
             return {}
         end = self._ends[place]
-        own = _part(kind, part)
-        found = self._between(own, own + 1, begin, end)
+        found = self._own(kind, part, place)
         if not found and kind >= 0:
             edge = kind - kind % OCTAVES
             found = (
@@ -169,24 +233,27 @@ class SampledLines:
                 or range(begin, end)
             )
         # Threads without marks have no other gaps.
-        return self._shared(found, count, ns) if found else {}
+        return self._summed(found)
+
+    def _own(self, kind: int, part: int, place: int) -> range:
+        own = _part(kind, part)
+        return self._between(own, own + 1, self._begins[place], self._ends[place])
 
     def _between(self, low: int, high: int, begin: int, end: int) -> range:
         first = bisect_left(self._parts, low, begin, end)
         return range(first, bisect_left(self._parts, high, first, end))
 
-    def _shared(self, stretch: range, count: int, ns: int) -> LineSums:
-        """So many ops and nanoseconds, as these samples are."""
-        several = set(self._lines[stretch.start : stretch.stop])
-        if len(several) == 1:  # nearly always
-            return {several.pop(): OnLine(float(count), float(ns))}
+    def _summed(self, stretch: range) -> dict[int, "_Samples"]:
         sums: dict[int, _Samples] = {}
         for index in stretch:
             taken = _Samples(self._weights[index], self._ns[index], self._weights2[index])
-            before = sums.get(self._lines[index], _Samples())
-            sums[self._lines[index]] = before.plus(taken)
-        everywhere = functools.reduce(_Samples.plus, sums.values())
-        return {line: _on_line(each, everywhere, count, ns) for line, each in sums.items()}
+            before = sums.get(self._lines[index])
+            sums[self._lines[index]] = taken if before is None else before.plus(taken)
+        return sums
+
+
+# A cell's place, the edge, and the set of windows: odd parts are of random ones.
+_Group = tuple[int, int, int]
 
 
 class _Samples(NamedTuple):
@@ -194,20 +261,19 @@ class _Samples(NamedTuple):
     ns: float = 0.0
     weight2: float = 0.0
 
+    @staticmethod
+    def all_of(several: Iterable["_Samples"]) -> "_Samples":
+        return functools.reduce(_Samples.plus, several)
+
     def plus(self, other: "_Samples") -> "_Samples":
         return _Samples(*map(sum, zip(self, other, strict=True)))
 
-
-def _on_line(on_line: _Samples, everywhere: _Samples, count: int, ns: int) -> OnLine:
-    """``count`` ops and their ``ns``; `on_line` samples of them are on the line.
-
-    The variance is that of a ratio of sums of weights: each sample is on the line or not.
-    """
-    share = on_line.weight / everywhere.weight
-    ns_share = on_line.ns / everywhere.ns if everywhere.ns else share
-    elsewhere2 = everywhere.weight2 - on_line.weight2
-    spread2 = (1 - share) ** 2 * on_line.weight2 + share**2 * elsewhere2
-    return OnLine(count * share, ns * ns_share, spread2 * (count / everywhere.weight) ** 2)
+    def share_variance(self, everywhere: "_Samples") -> float:
+        """Of its share of all: that of a ratio of sums of weights, as each sample is in or not."""
+        share = self.weight / everywhere.weight
+        elsewhere2 = everywhere.weight2 - self.weight2
+        spread2 = (1 - share) ** 2 * self.weight2 + share**2 * elsewhere2
+        return spread2 / everywhere.weight**2
 
 
 def _place(mark: int, slot: int) -> int:

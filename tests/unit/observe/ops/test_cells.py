@@ -128,6 +128,24 @@ def test_samples_that_stand_for_many_are_more_uncertain() -> None:
     assert cell.lines[8].ops_variance == pytest.approx(1.46)
 
 
+def test_lines_of_all_lengths_of_gaps_have_what_samples_say() -> None:
+    """Sampled gaps of line 7 were nearly all taken for longer ones: `test_raking.py`."""
+    longer = KIND + 1
+    rows = [cell_row(count=75), cell_row(kind=longer, count=125)]
+    samples = [
+        sample_row(7, weight=1.0),
+        sample_row(7, kind=longer, weight=15.0, ns=30.0),
+        sample_row(8, kind=longer, weight=16.0, ns=30.0),
+    ]
+    found = cells(rows, samples)
+    assert found[KIND, 0][0].lines == {7: OnLine(75, 400)}
+    # Half of all 200, less 75; half of its time, as long as there was more of it.
+    (cell,) = found[longer, 0]
+    assert cell.lines[7].ops == pytest.approx(25, rel=1e-2)
+    assert cell.lines[8].ops == pytest.approx(100, rel=1e-2)
+    assert cell.lines[7].ns == pytest.approx(400 * 0.5 * 25 / (125 * 15 / 31), rel=1e-2)
+
+
 def test_threads_without_marks_have_their_own_samples_only() -> None:
     row = cell_row(kind=-1, part=2, mark=-1)
     own = sample_row(7, kind=-1, part=2, mark=-1)
