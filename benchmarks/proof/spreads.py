@@ -35,7 +35,7 @@ class Spreads:
                     self._add("count of an op", record["count"], true, record.get("count_spread"))
             if run.gpu is not None:
                 ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
-                self._add("GPU captured, %", ours, [run.gpu_truth()], spread)
+                self._add("GPU captured, %", ours, list(run.gpu_truths()), spread)
             # What is sampled is how eager ops and Python share what the exact rows leave.
             eager = [other.seconds("eager_ops") for other in always]
             known = [run.sampled_pct("eager_ops", each) for each in eager if each is not None]

@@ -20,23 +20,35 @@ class HostClock:
         self.total_s = 0.0
         self.main_s = 0.0
         """Without the program's other threads: autograd's work for the main one."""
+        self._outer_s = 0.0
+
+    @property
+    def own_s(self) -> float:
+        """What the clock takes, of which ``total_s`` has some: so much later is one round it."""
+        return self._outer_s - self.total_s
 
     def watch(self, kind: Any) -> None:
-        _watch(kind, self._timed)
+        _watch(kind, lambda compiled: _clocked(_clocked(compiled, self._add), self._add_outer))
 
-    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(compiled)
-        def call(*arguments: Any) -> Any:
-            start = time.perf_counter()
-            try:
-                return compiled(*arguments)
-            finally:
-                took_s = time.perf_counter() - start
-                self.total_s += took_s
-                if current_thread() is main_thread() or type(current_thread()) is not Thread:
-                    self.main_s += took_s
+    def _add(self, took_s: float) -> None:
+        self.total_s += took_s
+        if current_thread() is main_thread() or type(current_thread()) is not Thread:
+            self.main_s += took_s
 
-        return call
+    def _add_outer(self, took_s: float) -> None:
+        self._outer_s += took_s
+
+
+def _clocked(compiled: Callable[..., Any], add: Callable[[float], None]) -> Callable[..., Any]:
+    @functools.wraps(compiled)
+    def call(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return compiled(*arguments)
+        finally:
+            add(time.perf_counter() - start)
+
+    return call
 
 
 class StreamClock:
@@ -47,6 +59,7 @@ class StreamClock:
     """
 
     main_s = None  # of the host's time it knows nothing
+    own_s = 0.0
 
     def __init__(self) -> None:
         self._calls: list[tuple[Any, Any, Any]] = []

@@ -48,6 +48,7 @@ def measured(name: str, device: str, long: bool, few: int | None = None) -> None
         clock=type(clock).__name__,
         graphs_s=clock.total_s,
         main_graphs_s=clock.main_s,
+        clock_s=clock.own_s,
     )
 
 

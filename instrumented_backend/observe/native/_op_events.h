@@ -152,9 +152,9 @@ bool is_compilation(const char* name) {
   return std::strcmp(name, "dynamo") == 0 || starts_with(name, "entire_backward_compile");
 }
 
-// What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From the
-// third on it makes none on this thread; to switch that off and on again takes 0.45 us. Only while
-// the callback is the only one: others want to see them.
+// What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From so
+// many on it makes none on this thread; to switch that off and on again takes as long as seven of
+// them. Only while the callback is the only one: others want to see them.
 void silence(Thread& t) {
   if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
     return;
@@ -225,12 +225,13 @@ class MarkCost {
   if (!gpu().active.load(std::memory_order_relaxed)) {
     return 0;
   }
-  const uint32_t every = has_many_spans(t, seen_by) ? kCallEvery : 1;
+  const int64_t start = now_ns();
+  const auto [device, is_known] = device_of(key);
+  // What is called once and for long would mostly be missed.
+  const uint32_t every = has_many_spans(t, seen_by) && is_known ? kCallEvery : 1;
   if (every > 1 && next_random(t) % every != 0) {
     return 0;
   }
-  const int64_t start = now_ns();
-  const int32_t device = device_of(key);
   if (device < 0 || start >= head_end.load()) {
     return 0;
   }
@@ -329,14 +330,15 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
     return nullptr;  // a worker's share of an op that another thread runs
   }
   t.measures = --t.until_measured == 0;
-  const int64_t start = t.measures ? now_ns() : 0;
-  if (t.measures) {
-    t.until_measured = kMeasured;
-  }
-  t.is_compilation = is_compilation(name);
   if (gpu().active.load(std::memory_order_relaxed)) {
     begin_op(t);
   }
+  const int64_t start = t.measures ? now_ns() : 0;
+  if (t.measures) {
+    // By chance: every 16th would always be the same of a loop's ops.
+    t.until_measured = 1 + next_random(t) % (2 * kMeasured - 1);
+  }
+  t.is_compilation = is_compilation(name);
   ++t.work.ops;
   t.op_depth = t.depth;
   t.region_in_op = 0;
@@ -427,11 +429,15 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   const int64_t end = now_ns();
   TimedOp timed(t);
   t.op_depth = 0;
+  const int64_t inside_ns =
+      int64_t(t.inner * kInnerShare * t.own_ns) + (t.silenced ? kSilenceInsideNs : 0);
   const int64_t own_ns = int64_t(t.own_ns) + (is_node(event.name()) ? kNodeCostNs : 0) +
                          (t.silenced ? kSilenceCostNs : 0);
-  const int64_t cost_ns = own_ns + int64_t((1 + t.inner) * kEventShare * t.own_ns);
+  const int64_t cost_ns = own_ns + int64_t((kEventShare + t.inner * kInnerShare) * t.own_ns);
   t.work.op_ns += own_ns;
+  const bool was_silenced = t.silenced;
   listen_again(t);
+  const int64_t booking_since = was_silenced ? now_ns() : end;
   if (t.work.events >= kEventsAtOnce) {
     flush_work(t);
   }
@@ -439,7 +445,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     return;
   }
   const int64_t collected = collected_ns.load(std::memory_order_relaxed) - t.op_collected;
-  const int64_t ns = std::max<int64_t>(0, end - t.op_start - t.region_in_op - collected);
+  const int64_t ns =
+      std::max<int64_t>(0, end - t.op_start - t.region_in_op - collected - inside_ns);
   const char* name;
   uint64_t cell_number;
   bool is_first;
@@ -496,7 +503,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
   timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
-    const int64_t took = t.measured_ns + booked - end;
+    const int64_t took = t.measured_ns + booked - booking_since;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
   }
   // While an op's exception passes through here, Python has it: nothing of Python's may be called.

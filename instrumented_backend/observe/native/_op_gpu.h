@@ -475,10 +475,14 @@ int32_t op_device() {
   return device;
 }
 
-int32_t device_of(int64_t key) {
+// The device of a region, -1 where it has none; and whether any of its calls has been read.
+std::pair<int32_t, bool> device_of(int64_t key) {
   Gpu& g = gpu();
   std::lock_guard<std::mutex> lock(g.mutex);
-  return size_t(key) < g.calls.size() ? int32_t(g.calls[key].device) : -1;
+  if (size_t(key) >= g.calls.size()) {
+    return {-1, false};
+  }
+  return {int32_t(g.calls[key].device), g.calls[key].called};
 }
 
 // Reads what is there, on a thread that uses no GPU. True if any is left.

@@ -52,7 +52,7 @@ constexpr size_t kMaxTurns = kMaxCells / 4 * 3;  // the rest is for names that a
 constexpr uint32_t kMaxOrdinals = 512;
 constexpr uint32_t kFewOrdinals = 4;  // where a gap is not seen from its beginning
 constexpr uint32_t kNoCell = ~0u;
-constexpr uint32_t kHeard = 3;  // most ops have one or two events inside
+constexpr uint32_t kHeard = 8;  // events inside an op: most have one to three
 constexpr size_t kMaxMarks = 65536;
 constexpr size_t kMaxPositions = 4096;  // in the program's loops
 constexpr int kHistory = 8;             // marks, by which such positions are told apart
@@ -74,11 +74,11 @@ constexpr int kAsks = 16;          // how often a kind of gap that has no line o
 constexpr uint64_t kEventsAtOnce = 256;  // of a thread's work, until all know of it
 constexpr int64_t kNever = INT64_MAX;
 // What seeing an op takes, as far as it lengthens a gap. Our own part is measured, for one op in
-// `kMeasured`. What PyTorch takes for each event that it makes for us is that share of it: both
-// take several times as long where ops leave nothing of them in the caches. Then what it takes for
-// a node's name, and for silencing a thread.
-constexpr double kEventShare = 0.8;
-constexpr int64_t kNodeCostNs = 2000, kSilenceCostNs = 300;
+// `kMeasured`. What PyTorch takes to make the op's event, and those inside it, is that share of it
+// each: all take several times as long where ops leave nothing of them in the caches. Then what it
+// takes for a node's name, and for silencing a thread, of which the most is inside the op.
+constexpr double kEventShare = 2.2, kInnerShare = 0.5;
+constexpr int64_t kNodeCostNs = 2000, kSilenceCostNs = 750, kSilenceInsideNs = 500;
 constexpr uint32_t kMeasured = 16;
 constexpr int64_t kLongestOpCostNs = 5000;   // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's

@@ -44,6 +44,10 @@ class CallTime:
     variance: float
     seen: float  # calls
 
+    @property
+    def error(self) -> float:
+        return math.sqrt(self.variance)
+
 
 def call_time(row: GpuCallRow, region: RegionRow) -> CallTime | None:
     """None where no call was seen. Calls of certain windows stand for themselves.
@@ -89,15 +93,18 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
         known = {key: part for key, part in parts.items() if part is not None}
         if not known:
             continue
+        # Of a region without any call that was seen, the host's time stands for the GPU's.
+        unseen_ns = sum(float(regions[key].ns) for key, part in parts.items() if part is None)
         # Calls at once on several streams are one piece of the timeline.
         overlap = _ratio(sum(times.union_ns), sum(times.captured_ns), 1.0)
         chosen = RANDOM if times.seen_ns[RANDOM] >= ENOUGH_NS else None
         found.append(
             GpuEstimate(
                 device=times.device,
-                captured_ns=overlap * sum(part.ns for part in known.values()),
+                captured_ns=overlap * (sum(part.ns for part in known.values()) + unseen_ns),
                 # The same windows saw them all: they err together.
-                error_ns=overlap * sum(math.sqrt(part.variance) for part in known.values()),
+                error_ns=overlap
+                * (sum(part.error for part in known.values()) + unseen_ns / SPREAD),
                 idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,
                 behind_share=_share(times.behind_ns, times.seen_ns, chosen),
                 work_share=_share(times.work_ns, times.asking_ns, chosen, math.inf),

@@ -70,12 +70,12 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
 
 
 def shorter_ones(group: Group, after: list[Group]) -> Part | None:
-    """Gaps after the same mark, seen whole, that these are far longer than; none of these was.
+    """Gaps after the same mark, seen whole, that these are far longer than.
 
-    None where there are no such, or where chance saw enough of these. Looks at what the program ran
-    have found some of them (`_op_windows.h`), or others.
+    None where there are no such, or where chance saw enough of these, or those tell more that were
+    seen whole. Looks at what the program ran have found some of them (`_op_windows.h`), or others.
     """
-    if group.octave < UNLIKE or group.slices[1].seen.windows >= FEW or _whole(group):
+    if group.octave < UNLIKE or group.slices[1].seen.windows >= FEW or _told_by_whole(group):
         return None
     known = [other for other in after if _whole(other)]
     if group.looked.ns:
@@ -97,6 +97,23 @@ def _whole(group: Group) -> float:
     return float(sum(part.seen.n for part in (group.first, group.certain, group.random)))
 
 
+def _told_by_whole(group: Group) -> bool:
+    """Do those that were seen whole tell more than those of which looks found slices?
+
+    Of a loop that lasts for so long, however often it goes round, whole ones have fewer ops than
+    the others, for what seeing these takes.
+    """
+    seen, looked = Seen(), group.looked
+    seen.add(group.certain.seen)
+    seen.add(group.random.seen)
+    if not _have_as_many(looked):
+        return _whole(group) > 0
+    if not seen.n:
+        return False
+    each, each_looked = seen.ops / seen.n, looked.ops / looked.n
+    return seen.n >= looked.n or _are_alike(group) or abs(each_looked - each) <= ABOUT * each
+
+
 def _long(after: list[Group]) -> Iterator[Group]:
     """Those that may have slices."""
     return (other for other in after if other.octave >= UNLIKE)
@@ -108,15 +125,21 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
     Whether they begin like these is not known: two standard errors are as many ops. Each of which
     there are slices is like these for all of its time, so that those that differ are no matter.
     """
-    n, (own, random), looked = sum(group.n), group.slices, group.looked
-    before_ns = min(n * shorter.seen.ns / shorter.seen.n, float(group.own_ns))
+    (own, random), looked = group.slices, group.looked
+    whole = together([group.first, group.certain, group.random])
+    if group.random.seen.n:
+        yield Scaled(group.random, 1.0, 1.0)
+    n, own_ns = sum(group.n) - whole.seen.n, max(1.0, group.own_ns - whole.seen.ns)
+    if n <= 0:
+        return
+    before_ns = min(n * shorter.seen.ns / shorter.seen.n, own_ns)
     begun = times(shorter, n / shorter.seen.n, before_ns, n)
     yield replace(
         begun,
         ops_variance=begun.ops_variance + (begun.ops / SPREAD) ** 2,
         ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
     )
-    ns = max(1.0, group.own_ns - before_ns)
+    ns = max(1.0, own_ns - before_ns)
     elsewhere = random
     if not random.seen.ns:
         others = (other for other in _long(after) if other is not group)

@@ -71,6 +71,16 @@ def time_of(made: GpuCallRow, all_calls: RegionRow) -> CallTime:
     return found
 
 
+def test_a_graph_of_which_no_call_was_seen_takes_as_long_as_on_the_host() -> None:
+    """It may be as wrong as that is long; and its own time is not known."""
+    times = GpuTimeRow(device=0)
+    seen = GpuSeen([times], [row([[(2, 1)] * 4, [(2, 1)] * 4]), row(key=1)])
+    (found,) = gpu_estimates(seen, {0: region(8, 8), 1: region(1, 5000)})
+    assert found.captured_ns == pytest.approx((16 + 5000) * MS)
+    assert found.spread_ns == pytest.approx(5000 * MS)
+    assert found.by_key == {0: pytest.approx(16 * MS)} and found.calls == 9
+
+
 def test_all_calls_seen() -> None:
     found = time_of(row([[(3, 1), (5, 1)]], first=(40, 41)), region(3, 43))
     assert (found.ns, found.variance, found.seen) == (48 * MS, 0, 3)

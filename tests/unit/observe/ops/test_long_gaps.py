@@ -7,7 +7,7 @@ from seen_gaps import LONG, S, kind, observed, part
 
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
-from instrumented_backend.observe.ops.observed import Kind
+from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD
 
 
@@ -178,3 +178,22 @@ def test_gaps_that_were_looked_at_take_no_more_than_the_clock_allows() -> None:
     found = estimate(observed(steps(), seen)).eager
     assert found.ops == pytest.approx(50_000 + 300 + 4000 * (6 - 6 / 200))
     assert found.ns <= 500 * MS + 900 * MS
+
+
+def looked_at(whole: Part) -> float:
+    """Ops of 30 gaps of 40 ms: ten have slices, at 40 ops a millisecond, and ``whole`` was seen."""
+    slices = part(*[(0.01, 10 * MS, 400, 4 * MS)] * 10)
+    looked = part(*[(1, 40 * MS, 1600, 16 * MS)] * 10)
+    seen = kind(30, 1200 * MS, whole, octave=25, certain_slices=slices, looked=looked)
+    return estimate(observed(steps(), seen)).eager.ops - 50_000
+
+
+def test_a_loop_that_lasts_for_so_long_has_fewer_ops_where_it_is_seen() -> None:
+    """1,000 in each of two that were seen whole, and 1,600 by the slices of ten others."""
+    # Each of the others begins as a step does, for 1 ms.
+    each = 50 + 1600 * 39 / 40
+    assert looked_at(part((2, 80 * MS, 2000, 20 * MS))) == pytest.approx(2000 + 28 * each)
+
+
+def test_what_was_seen_whole_is_exact_where_slices_say_the_same() -> None:
+    assert looked_at(part((2, 80 * MS, 3100, 31 * MS))) == pytest.approx(30 * 1550)
