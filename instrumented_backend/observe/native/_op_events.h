@@ -308,6 +308,25 @@ class TimedOp {
   Thread& t_;
 };
 
+// Is it measured what the next op costs. At first a window finds nothing in the caches. Then by
+// chance: every 16th would always be the same of a loop's ops.
+bool is_measured(Thread& t) {
+  const uint64_t seen_by = open_now.load(std::memory_order_relaxed);
+  if (t.measured_in != seen_by) {
+    t.measured_in = seen_by;
+    t.all_measured = kAllMeasured;
+  }
+  if (t.all_measured > 0) {
+    --t.all_measured;
+    return true;
+  }
+  if (--t.until_measured > 0) {
+    return false;
+  }
+  t.until_measured = 1 + next_random(t) % (2 * kMeasured - 1);
+  return true;
+}
+
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   Thread& t = self;
   ++t.depth;
@@ -329,15 +348,11 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   if (at::in_parallel_region()) {
     return nullptr;  // a worker's share of an op that another thread runs
   }
-  t.measures = --t.until_measured == 0;
+  t.measures = is_measured(t);
   if (gpu().active.load(std::memory_order_relaxed)) {
     begin_op(t);
   }
   const int64_t start = t.measures ? now_ns() : 0;
-  if (t.measures) {
-    // By chance: every 16th would always be the same of a loop's ops.
-    t.until_measured = 1 + next_random(t) % (2 * kMeasured - 1);
-  }
   t.is_compilation = is_compilation(name);
   ++t.work.ops;
   t.op_depth = t.depth;

@@ -114,7 +114,7 @@ struct GpuOpRow {
 struct GpuCalls {
   int64_t device = -1;
   double first_ns = -1, first_host_ns = 0;
-  bool called = false;
+  bool called = false, timed = false;  // is there one that was read, or one that will be
   std::array<Sums, kSets> sums;
   std::array<double, kSets> host_ns{};
 };
@@ -426,6 +426,9 @@ Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_
     spell.base = mark.event;
   }
   mark.span = ++g.spans;
+  if (key != 0) {
+    g.calls[key].timed = true;
+  }
   ++spell.open;
   spell.waiting.push_back(mark);
   const Span span{mark.span, spell.number, device, key};
@@ -475,14 +478,14 @@ int32_t op_device() {
   return device;
 }
 
-// The device of a region, -1 where it has none; and whether any of its calls has been read.
+// The device of a region, -1 where it has none; and whether any of its calls was timed.
 std::pair<int32_t, bool> device_of(int64_t key) {
   Gpu& g = gpu();
   std::lock_guard<std::mutex> lock(g.mutex);
   if (size_t(key) >= g.calls.size()) {
     return {-1, false};
   }
-  return {int32_t(g.calls[key].device), g.calls[key].called};
+  return {int32_t(g.calls[key].device), g.calls[key].timed};
 }
 
 // Reads what is there, on a thread that uses no GPU. True if any is left.

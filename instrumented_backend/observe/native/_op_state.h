@@ -79,8 +79,8 @@ constexpr int64_t kNever = INT64_MAX;
 // takes for a node's name, and for silencing a thread, of which the most is inside the op.
 constexpr double kEventShare = 2.2, kInnerShare = 0.5;
 constexpr int64_t kNodeCostNs = 2000, kSilenceCostNs = 750, kSilenceInsideNs = 500;
-constexpr uint32_t kMeasured = 16;
-constexpr int64_t kLongestOpCostNs = 5000;   // what takes longer was held up
+constexpr uint32_t kMeasured = 16, kAllMeasured = 128;  // of a window, the first so many all are
+constexpr int64_t kLongestOpCostNs = 5000;              // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
@@ -602,6 +602,8 @@ struct alignas(kCacheLine) Thread {
   uint32_t until_mark_measured = 1;  // of those that a window sees
   double mark_ns = 500;              // what these have cost lately
   uint32_t until_measured = 1;       // ops
+  uint32_t all_measured = 0;         // so many of the next ones
+  uint64_t measured_in = 0;          // the window that it is of
   bool measures = false;             // what the op under way costs
   int64_t measured_ns = 0;           // of it, so far
   double own_ns = 300;               // what ops have cost lately

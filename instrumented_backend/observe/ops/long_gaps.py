@@ -111,7 +111,7 @@ def _told_by_whole(group: Group) -> bool:
     if not seen.n:
         return False
     each, each_looked = seen.ops / seen.n, looked.ops / looked.n
-    return seen.n >= looked.n or abs(each_looked - each) <= ABOUT * each
+    return bool(seen.n >= looked.n or abs(each_looked - each) <= ABOUT * each)
 
 
 def _long(after: list[Group]) -> Iterator[Group]:
