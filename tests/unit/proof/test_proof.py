@@ -393,7 +393,8 @@ def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("counted_call", "timed_call", "note", "lines_of_a_graph", "line_of_an_op")
-    for name in (*names, "parsing", "reading"):
-        monkeypatch.setattr(parts, name, lambda: 0.5)
+    others = ("seeing_an_op", "seeing_an_op_error", "parsing", "reading")
+    for name in (*names, *others):
+        monkeypatch.setattr(parts, name, lambda: 0.25)
     rows = parts.parts(pairs=3)
-    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.5, 3, True)] * 7
+    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.25, 3, True)] * 9
