@@ -100,7 +100,9 @@ def _shares(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
         part, us = parts[found][2], sum(kernel.duration for kernel in event.kernels)
         total[part] += us
         inside[part] += us * in_region(event)
+    parts_us = sum(end - start for start, end, _ in parts)
     return {
         "shares": {part: inside[part] / us for part, us in total.items() if us},
-        "busy": sum(total.values()) / sum(end - start for start, end, _ in parts),
+        # Parts on threads of the program's own are none to the profiler: the clock has to tell.
+        "busy": sum(total.values()) / parts_us if parts_us else 0.0,
     }
