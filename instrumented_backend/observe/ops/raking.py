@@ -7,6 +7,7 @@ from typing import TypeVar
 Row = TypeVar("Row", bound=Hashable)
 Column = TypeVar("Column", bound=Hashable)
 TURNS = 20
+CLOSE = 1e-6
 
 
 def raked(
@@ -31,6 +32,8 @@ def raked(
             for column, value in columns.items()
             if value and column in totals
         }
+        if all(abs(factor - 1.0) < CLOSE for factor in factors.values()):
+            break
         for row, cells in found.items():
             scaled = {column: value * factors.get(column, 1.0) for column, value in cells.items()}
             all_of_row = sum(scaled.values())
