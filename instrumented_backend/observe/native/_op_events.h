@@ -225,13 +225,13 @@ class MarkCost {
   if (!gpu().active.load(std::memory_order_relaxed)) {
     return 0;
   }
-  const int64_t start = now_ns();
   const auto [device, is_known] = device_of(key);
   // What is called once and for long would mostly be missed.
   const uint32_t every = has_many_spans(t, seen_by) && is_known ? kCallEvery : 1;
   if (every > 1 && next_random(t) % every != 0) {
     return 0;
   }
+  const int64_t start = now_ns();
   if (device < 0 || start >= head_end.load()) {
     return 0;
   }

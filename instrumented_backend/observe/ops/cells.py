@@ -197,10 +197,11 @@ class SampledLines:
             }
             for line, each in self._summed(self._own(kind, part, place)).items():
                 totals[line] += each.weight
-        return {
-            row: {line: value / sum(cells.values()) for line, value in cells.items()}
-            for row, cells in raked(table, totals).items()
-        }
+        shares: dict[int, dict[int, float]] = {}
+        for row, cells in raked(table, totals).items():
+            all_ops = sum(cells.values())
+            shares[row] = {line: ops / all_ops for line, ops in cells.items()}
+        return shares
 
     @functools.cached_property
     def _counts(self) -> dict["_Group", dict[tuple[int, int], int]]:

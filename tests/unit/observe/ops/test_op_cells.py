@@ -153,7 +153,8 @@ def test_each_position_in_a_loop_has_its_own_lines(op_meter: Any) -> None:
     held = sample(op_meter, lambda _: now, False)
     op_meter.op_meter_open(False)
     for _ in range(200):
-        for before, now in ((2, 7), (3, 8)):  # noqa: B007 -- the sampler reads it
+        for before, here in ((2, 7), (3, 8)):
+            now = here
             call(op_meter, before)
             call(op_meter, 1)
             torch.sin(X)
@@ -205,7 +206,8 @@ def test_an_op_on_several_lines_is_sampled_more_often(op_meter: Any) -> None:
     held = sample(op_meter, line, False)
     op_meter.op_meter_open(False)
     turns, often = 4000, 16
-    for now in (7, 8) * turns:  # noqa: B007 -- the sampler reads it
+    for here in (7, 8) * turns:
+        now = here
         call(op_meter, 1)
         torch.sin(X)
     call(op_meter, 1)
