@@ -177,6 +177,7 @@ void keep_slice(Line& line, int64_t until) {
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
                                     int64_t ns, int64_t cost_ns, int64_t now) {
   Edge& edge = *line.edge;
+  const double own_ns = double(std::max<int64_t>(1, ns - cost_ns));
   const int64_t end = head_end.load(std::memory_order_relaxed);
   bool last = false;
   if (line.watched) {
@@ -191,9 +192,9 @@ void keep_slice(Line& line, int64_t until) {
       edge.first = std::make_unique<Tally>();
     }
     Tally& tally = is_first ? *edge.first : length.seen().whole[window_set];
-    tally.sums.add_gap(window, double(ns), ops.ops, ops.op_ns);
+    tally.sums.add_gap(window, own_ns, ops.ops, ops.op_ns);
     if (window_set == kRandom && length.octave < kLong) {
-      edge.by_chance.add_gap(window, double(ns), ops.ops, ops.op_ns);
+      edge.by_chance.add_gap(window, own_ns, ops.ops, ops.op_ns);
     }
     tally.ops.add(ops);
     if (!is_first) {
@@ -212,7 +213,7 @@ void keep_slice(Line& line, int64_t until) {
     }
     const Seen& seen = line.slices[kCertain].seen;
     if (length.octave >= kUnlike && seen.ns > 0) {
-      const double own_ns = double(ns - cost_ns), times = own_ns / seen.ns;
+      const double times = own_ns / seen.ns;
       length.seen().looked.add_gap(window, own_ns, seen.ops * times, seen.op_ns * times);
     }
   }

@@ -10,6 +10,7 @@ from dataclasses import replace
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
+    ABOUT,
     ALIKE,
     ENOUGH,
     FAR,
@@ -29,7 +30,6 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
-ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices tell of
 
 
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:

@@ -71,6 +71,11 @@ class Kind:
     """In random windows, of all lengths of gaps of the edge but long ones: the windows' sums."""
 
     @property
+    def own_ns(self) -> int:
+        """Without what went into seeing ops, as all that was seen is."""
+        return sum(self.ns) - self.cost_ns
+
+    @property
     def wholes(self) -> tuple[Part, ...]:
         """What was seen of whole gaps."""
         return (self.first, *self.whole)

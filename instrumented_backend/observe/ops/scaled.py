@@ -16,6 +16,7 @@ REACH = 6  # octaves by which something may hold a gap up, such as other program
 FAR = 4  # octaves by which something seldom does, so that an evaluation is as likely
 UNLIKE = 23  # from this octave on, gaps that are so much longer than those seen have slices, too
 FEW = 8  # windows
+ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices tell of
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
@@ -104,7 +105,7 @@ class Group:
         kinds = self.kinds
         self.n = sum(kind.n[0] for kind in kinds), sum(kind.n[1] for kind in kinds)
         self.ns = sum(kind.ns[0] for kind in kinds), sum(kind.ns[1] for kind in kinds)
-        self.own_ns = sum(self.ns) - sum(kind.cost_ns for kind in kinds)
+        self.own_ns = sum(kind.own_ns for kind in kinds)
         self.first = together([kind.first for kind in kinds])
         self.certain = together([kind.whole[0] for kind in kinds])
         self.random = together([kind.whole[1] for kind in kinds])

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.evaluations import like_evaluations
 from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, shorter_ones
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
@@ -24,6 +25,7 @@ from instrumented_backend.observe.ops.scaled import (
     ENOUGH,
     LONG,
     REACH,
+    UNLIKE,
     Doubt,
     Group,
     Scaled,
@@ -69,6 +71,10 @@ def _of_group(
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
+    evaluations = like_evaluations(group, after)
+    if evaluations is not None:
+        yield from evaluations
+        return
     shorter = shorter_ones(group, after)
     if shorter is not None:
         yield from of_unlike(group, shorter, after)
@@ -76,11 +82,13 @@ def _of_group(
     if group.octave >= LONG:
         yield from of_long(group, after)
         return
+    # Of these lengths others tell less: what held up a gap, or an evaluation.
+    known_whole = group.octave >= UNLIKE and group.certain.seen.n + group.random.seen.n
     few: list[tuple[Kind, float, float]] = []
     for kind in group.kinds:
         certain, random = kind.whole
         n = sum(kind.n) - kind.first.seen.n - certain.seen.n
-        ns = max(0.0, sum(kind.ns) - kind.first.seen.ns - certain.seen.ns)
+        ns = max(0.0, kind.own_ns - kind.first.seen.ns - certain.seen.ns)
         if n > 0:
             on_edge = same_edge[kind.edge]
             regular = _regular(on_edge)
@@ -94,7 +102,7 @@ def _of_group(
                 yield from known
                 known_n = certain.seen.n + random.seen.n
                 yield _doubted(last, kind, known_n, n - random.seen.n, on_edge)
-            elif near := _often_nearby(kind, on_edge):
+            elif not known_whole and (near := _often_nearby(kind, on_edge)):
                 yield _doubted(like(near, n, ns, group.octave), kind, 0, n, on_edge)
             else:
                 few.append((kind, n, ns))
@@ -169,7 +177,7 @@ def _doubted(
         # Parts are put together only where that makes a difference.
         if _is_worth(min(variance, unlike**2), ops / n - own, scaled):
             doubts.append(Doubt(together(parts), min(variance, unlike**2)))
-        times_longer = sum(kind.ns) / sum(kind.n) * n / ns if ns else 1.0
+        times_longer = kind.own_ns / sum(kind.n) * n / ns if ns else 1.0
         if times_longer > HELD_UP and own * n <= (1 + ALIKE) * ops:
             full = Seen(1.0, 0.0, own * times_longer, scaled.ns / unseen * times_longer)
             if _is_worth(variance, full.ops - own, scaled):

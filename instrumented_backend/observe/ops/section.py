@@ -125,7 +125,7 @@ def _observed_pct(observed: Observed) -> float | None:
     seen = sum(
         part.seen.ns for kind in observed.kinds for part in (kind.first, *kind.whole, *kind.slices)
     )
-    total = observed.before.unseen_ns + sum(sum(kind.ns) for kind in observed.kinds)
+    total = observed.before.unseen_ns + sum(kind.own_ns for kind in observed.kinds)
     return 100 * min(1.0, seen / total) if total else None
 
 

@@ -176,7 +176,7 @@ def test_gaps_that_were_looked_at_take_no_more_than_the_clock_allows() -> None:
     looked = part(*[(1, 200 * MS, 4000, 192 * MS)] * 3)
     seen = kind(6, 900 * MS, octave=27, certain_slices=slices, looked=looked)
     found = estimate(observed(steps(), seen)).eager
-    assert found.ops == pytest.approx(50_000 + 300 + 4000 * (6 - 6 / 200))
+    assert found.ops == pytest.approx(50_000 + 300 + 24_000 * (1 - 6 / 900))
     assert found.ns <= 500 * MS + 900 * MS
 
 

@@ -1,0 +1,98 @@
+"""What stands for long gaps that have as many ops each, however long they take."""
+
+import math
+
+import pytest
+from seen_gaps import S, kind, nothing, observed, part
+
+from instrumented_backend.observe.ops.estimate import Estimate, estimate
+from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.spread import SPREAD
+
+MS = S // 1000
+STEPS = 50_000  # ops
+EACH = 5600  # of an evaluation
+
+
+def found_with(*evaluations: Kind) -> Estimate:
+    """Beside a thousand gaps of 1 ms, with 50 ops in each of the ten that chance saw."""
+    steps = kind(1000, S, None, part((10, 10 * MS, 500, 5 * MS)), octave=19)
+    return estimate(observed(steps, *evaluations))
+
+
+def evaluations(n: int, each_ms: int, octave: int, slices: Part, looked: Part, **seen: Part) -> Kind:
+    by_chance, certain = seen.get("by_chance"), seen.get("certain")
+    ns = n * each_ms * MS
+    options = {"octave": octave, "certain_slices": slices, "looked": looked}
+    return kind(n, ns, certain, by_chance, **options)
+
+
+def slices_of(*each: tuple[int, int]) -> tuple[Part, Part]:
+    """Of gaps of so many milliseconds, a fourth of each, and so many ops if all are like it."""
+    slices = [(ms / 4000, ms / 4 * MS, ops / 4, ms / 8 * MS) for ms, ops in each]
+    return part(*slices), part(*((1, ms * MS, ops, ms / 2 * MS) for ms, ops in each))
+
+
+def test_what_one_window_saw_whole_tells_of_all_lengths() -> None:
+    """A busy machine spreads evaluations over octaves; slices of them tell a tenth or two apart."""
+    short = evaluations(10, 50, 25, *slices_of((50, 5100), (52, 6300)))
+    whole = part((1, 100 * MS, EACH, 40 * MS))
+    usual = evaluations(8, 100, 26, *slices_of((100, 4700), (90, 5900)), by_chance=whole)
+    slow = evaluations(2, 200, 27, *slices_of((200, 6100)))
+    eager = found_with(short, usual, slow).eager
+    assert eager.ops == pytest.approx(STEPS + 20 * EACH)
+    # As the slices are off, or they would be known to be alike.
+    assert 0.05 * EACH < SPREAD * eager.ops_error < 20 * 0.3 * EACH
+
+
+def test_a_step_that_was_held_up_at_first_is_no_evaluation() -> None:
+    """A certain window saw one of that length with no ops: it is itself, and no other."""
+    held_up, whole = part((1, 40 * MS, 0, 0), cells=[]), part((1, 50 * MS, EACH, 30 * MS))
+    looked = slices_of((50, 5500), (52, 5700), (49, 5600))
+    seen = evaluations(11, 50, 25, *looked, certain=held_up, by_chance=whole)
+    assert found_with(seen).eager.ops == pytest.approx(STEPS + 10 * EACH)
+
+
+def test_of_those_that_chance_saw_some_are_steps_held_up() -> None:
+    """Two of four: half of the twenty others have as many as the others of their length."""
+    held_up = part(*[(1, 50 * MS, 50, MS)] * 2)
+    seen = evaluations(22, 50, 25, *slices_of((50, EACH), (50, EACH)), by_chance=held_up)
+    eager = found_with(seen).eager
+    # Seen by slices: each of the ten begins as a step does, for 1 ms.
+    evaluations_ops = 10 * (50 + EACH * (1 - 1 / 50))
+    assert eager.ops == pytest.approx(STEPS + 2 * 50 + 10 * 50 + evaluations_ops)
+    share_error = math.sqrt(0.5 * 0.5 / (4 + 3))  # three of six, by Laplace's rule
+    assert eager.ops_error >= 20 * share_error * EACH * (1 - 1 / 50)
+
+
+def test_loops_that_last_for_so_long_have_ops_by_their_time() -> None:
+    """Twice as long, and twice as many: of one that is twice as long again, four times as many."""
+    short = evaluations(4, 50, 25, *slices_of((50, 5000), (50, 5200)))
+    longer = evaluations(4, 100, 26, *slices_of((100, 10_400), (100, 10_000)))
+    longest = kind(1, 200 * MS, octave=27)
+    found = found_with(short, longer, longest).eager
+    each_ms = 30_600 / 300
+    begun = 9 * 50  # ops of the first millisecond of each
+    assert found.ops == pytest.approx(STEPS + begun + each_ms * (800 - 9))
+
+
+@pytest.mark.parametrize("other_ops", [300, 60_000])
+def test_what_differs_by_more_is_told_by_its_own_length(other_ops: int) -> None:
+    one = evaluations(3, 50, 25, *slices_of(*[(50, EACH)] * 3))
+    other = evaluations(3, 100, 26, *slices_of(*[(100, other_ops)] * 3))
+    alone = [found_with(each).eager.ops - STEPS for each in (one, other)]
+    found = found_with(one, other).eager.ops - STEPS
+    assert found == pytest.approx(sum(alone), rel=0.1)
+
+
+def test_their_ops_take_no_longer_than_they_do() -> None:
+    """One seen whole took 90 ms, nearly all of it ops; the ten others took 40 ms each."""
+    whole = part((1, 90 * MS, EACH, 88 * MS))
+    slices, looked = slices_of((40, EACH), (40, EACH))
+    found = found_with(
+        evaluations(10, 40, 25, slices, looked),
+        evaluations(1, 90, 26, nothing(), nothing(), by_chance=whole),
+    ).eager
+    assert found.ops == pytest.approx(STEPS + 11 * EACH)
+    steps_ns, share = 500 * MS, (40 + 88) / (80 + 90)
+    assert found.ns == pytest.approx(steps_ns + 88 * MS + 400 * MS * share)
