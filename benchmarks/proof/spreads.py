@@ -37,8 +37,8 @@ class Spreads:
                 ours, spread = (run.gpu_row().get(f"{name}_pct") for name in ("captured", "spread"))
                 self._add("GPU captured, %", ours, list(run.gpu_truths()), spread)
             # What is sampled is how eager ops and Python share what the exact rows leave.
-            eager = [other.seconds("eager_ops") for other in always]
-            known = [run.sampled_pct("eager_ops", each) for each in eager if each is not None]
+            eager = [EagerTimes([other]).ledger_s(run) for other in always]
+            known = [run.sampled_pct("eager_ops", each) for each in eager]
             ours = run.ledger_pct("eager_ops")
             self._add("ledger of eager ops, %", ours, known, run.spread_pct("eager_ops"))
 

@@ -1,6 +1,7 @@
 """What reports say of programs whose truth is known (`truth_programs`), run after run."""
 
 import json
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +97,22 @@ class Run:
         counts = {record["op"]: record["count"] for record in self.report["ops"]["eager"]}
         return {op: (counts.get(op, 0), self.eager[op]) for op in {**counts, **self.eager}}
 
+    def call_means_us(self) -> dict[tuple[int, str], tuple[float, int]]:
+        """By graph and direction, what a call takes, and how many there were.
+
+        Without the longest, which may be the first, or have met a garbage collection.
+        """
+        found = {}
+        for graph in self.report["graphs"]:
+            for direction, calls, longest in (
+                ("forward", graph["calls"], graph["longest_call_us"]),
+                ("backward", graph["backward_calls"], graph["longest_backward_us"]),
+            ):
+                if calls > 1 and longest is not None:
+                    mean_us = (graph[f"{direction}_time_us"] - longest) / (calls - 1)
+                    found[graph["graph"], direction] = mean_us, calls
+        return found
+
     # --- The ledger -----------------------------------------------------------------------------
 
     @property
@@ -166,7 +183,7 @@ class Run:
     def gpu_truths(self) -> tuple[float, float]:
         """The captured share of its timeline, in percent, from the least to the most.
 
-        A clock of the host's has some of its own time in it: none of it, or all.
+        A clock of the host's is inside of what is ours, and another one round it.
         """
         assert self.gpu is not None
         captured_s, own_s = self.truth["graphs_s"], self.truth["clock_s"]
@@ -178,7 +195,7 @@ class Run:
             captured_s, own_s = self.gpu["host"]["first_s"], 0.0
             captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
         timeline_s = self.report["gpu"]["timeline_s"]
-        return 100 * (captured_s - own_s) / timeline_s, 100 * captured_s / timeline_s
+        return 100 * captured_s / timeline_s, 100 * (captured_s + own_s) / timeline_s
 
     def gpu_pair(self) -> Pair:
         """Against the middle of what it can be."""
@@ -256,9 +273,10 @@ MakeRow = Callable[..., Row]
 
 @dataclass
 class EagerTimes:
-    """What eager ops took in `always`.
+    """What eager ops took in `always`, as fast as the run in question was.
 
-    What was captured is exact in each run, and differs from run to run by more than we may be off.
+    Processes differ in speed, each as a whole, by more than we may be off: how much, the calls of
+    their graphs tell. What was captured is exact in each run.
     """
 
     always: list[Run]
@@ -268,11 +286,33 @@ class EagerTimes:
         return 100 * run.captured_us / self._total_us(run)
 
     def pct(self, run: Run, times: Callable[[Run], dict[str, float]], name: str) -> float:
-        took_us = statistics.median(times(other).get(name, 0.0) for other in self.always)
+        took_us = self._median(run, lambda other: times(other).get(name, 0.0))
         return 100 * took_us / self._total_us(run)
 
+    def ledger_s(self, run: Run) -> float:
+        """Seconds of the ledger's row; NaN where it is not known."""
+        return self._median(run, lambda other: other.seconds("eager_ops") or math.nan)
+
     def _total_us(self, run: Run) -> float:
-        return run.captured_us + statistics.median(other.eager_us for other in self.always)
+        return run.captured_us + self._median(run, lambda other: other.eager_us)
+
+    def _median(self, run: Run, value: Callable[[Run], float]) -> float:
+        return statistics.median(value(other) * _times_slower(run, other) for other in self.always)
+
+
+def _times_slower(run: Run, other: Run) -> float:
+    """How much longer its eager ops take than the other's: there may be more of them, too."""
+    lasted, others_lasted = run.truth["spent_s"].get("eager"), other.truth["spent_s"].get("eager")
+    if lasted and others_lasted:  # by the clock, however fast it is
+        return float(lasted / others_lasted)
+    ours, others = run.call_means_us(), other.call_means_us()
+    both = {key: mean for key, mean in ours.items() if others.get(key)}
+    # Each graph's calls weigh as much as they take.
+    total_us = sum(mean * calls for mean, calls in both.values())
+    slower = sum(
+        mean * calls / total_us * (mean / others[key][0]) for key, (mean, calls) in both.items()
+    )
+    return (slower or 1.0) * run.eager.total() / max(1, other.eager.total())
 
 
 def _verdict(run: Run) -> Pair:
@@ -340,11 +380,14 @@ def _of_ledger(row: MakeRow, mode: str, always: list[Run], its_runs: list[Run]) 
                 True,
             )
     if mode != "always":
-        eager_s = _median([run.seconds("eager_ops") for run in always])
+        times = EagerTimes(always)
         for name in SAMPLED_ROWS:
             yield row(
                 f"ledger: {name}, %",
-                lambda run, name=name: (run.ledger_pct(name), run.sampled_pct(name, eager_s)),
+                lambda run, name=name: (
+                    run.ledger_pct(name),
+                    run.sampled_pct(name, times.ledger_s(run)),
+                ),
                 POINTS,
                 True,
             )

@@ -2,10 +2,9 @@
 
 import functools
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Thread, current_thread, main_thread
+from threading import Lock, Thread, current_thread, main_thread
 from typing import Any
 
 from truth_programs.run import FIRST
@@ -14,39 +13,76 @@ from truth_programs.run import FIRST
 class HostClock:
     """Round each graph of a run of ours, the host's clock. One run differs from the next by more
     than our figures may be off by.
+
+    One clock is inside of what our package puts in a graph's place, and one round it: what is ours
+    in between is no graph's, but it is measured from somewhere there to somewhere there.
     """
 
     def __init__(self) -> None:
-        self.total_s = 0.0
+        self._inside, self._outside = _Stopwatch(), _Stopwatch()
         self.main_s = 0.0
         """Without the program's other threads: autograd's work for the main one."""
-        self._outer_s = 0.0
+
+    @property
+    def total_s(self) -> float:
+        """While any graph runs, on whichever thread."""
+        return self._inside.total_s
 
     @property
     def own_s(self) -> float:
-        """What the clock takes, of which ``total_s`` has some: so much later is one round it."""
-        return self._outer_s - self.total_s
+        """So much more is what the program calls in their place."""
+        return self._outside.total_s - self._inside.total_s
 
     def watch(self, kind: Any) -> None:
-        _watch(kind, lambda compiled: _clocked(_clocked(compiled, self._add), self._add_outer))
+        def inside(compiled: Callable[..., Any]) -> Callable[..., Any]:
+            return _clocked(compiled, self._inside, self._add)
+
+        def outside(observed: Callable[..., Any]) -> Callable[..., Any]:
+            return _clocked(observed, self._outside)
+
+        _watch(kind, outside, inside)
 
     def _add(self, took_s: float) -> None:
-        self.total_s += took_s
         if current_thread() is main_thread() or type(current_thread()) is not Thread:
             self.main_s += took_s
 
-    def _add_outer(self, took_s: float) -> None:
-        self._outer_s += took_s
+
+class _Stopwatch:
+    """Runs while anything is under way, on any thread."""
+
+    def __init__(self) -> None:
+        self.total_s = 0.0
+        self._since = 0.0
+        self._under_way = 0
+        self._lock = Lock()
+
+    def start(self) -> None:
+        with self._lock:
+            self._under_way += 1
+            if self._under_way == 1:
+                self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        with self._lock:
+            self._under_way -= 1
+            if not self._under_way:
+                self.total_s += time.perf_counter() - self._since
 
 
-def _clocked(compiled: Callable[..., Any], add: Callable[[float], None]) -> Callable[..., Any]:
-    @functools.wraps(compiled)
+def _clocked(
+    called: Callable[..., Any],
+    stopwatch: _Stopwatch,
+    add: Callable[[float], None] = lambda took_s: None,
+) -> Callable[..., Any]:
+    @functools.wraps(called)
     def call(*arguments: Any) -> Any:
+        stopwatch.start()
         start = time.perf_counter()
         try:
-            return compiled(*arguments)
+            return called(*arguments)
         finally:
             add(time.perf_counter() - start)
+            stopwatch.stop()
 
     return call
 
@@ -98,12 +134,15 @@ class StreamClock:
         return call
 
 
-def _watch(kind: Any, timed: Callable[[Callable[..., Any]], Callable[..., Any]]) -> None:
+Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _watch(kind: Any, timed: Wrap, inside: Wrap = lambda compiled: compiled) -> None:
     """``kind``: the class whose `_observed` makes what is called in a graph's place."""
     make = kind._observed
 
     def observed(graph: Any, compiled: Callable[..., Any], backward: bool) -> Any:
-        return timed(make(graph, compiled, backward))
+        return timed(make(graph, inside(compiled), backward))
 
     kind._observed = observed
 
@@ -117,21 +156,18 @@ def _recorded() -> Any:
 
 
 class GraphClock:
-    """Round each graph of a run of plain Inductor, on any thread, and round each part."""
+    """Round each graph of a run of plain Inductor, on any thread."""
 
     def __init__(self) -> None:
         self.total_s = 0.0
         self.first_s = 0.0  # in the first times of all parts
-        self.part_s: dict[str, float] = defaultdict(float)  # in all later times
 
     @contextmanager
     def watch(self, name: str, number: int) -> Iterator[None]:
-        before_s, start = self.total_s, time.perf_counter()
+        before_s = self.total_s
         yield
         if number < FIRST:
             self.first_s += self.total_s - before_s
-        elif current_thread() is main_thread():
-            self.part_s[name] += time.perf_counter() - start
 
     def timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """As close to the call as Python can be: small graphs take some microseconds."""

@@ -43,7 +43,7 @@ def clocked(name: str, device: str) -> dict[str, Any]:
     turns = sum(max(0, count - FIRST) for count in run.parts.values())
     return {
         "first_s": clock.first_s,
-        "turns_ahead": ahead_s / (sum(clock.part_s.values()) / turns),
+        "turns_ahead": ahead_s / (sum(run.part_s.values()) / turns),
     }
 
 

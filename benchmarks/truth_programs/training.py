@@ -161,9 +161,10 @@ def rare_evaluation(run: Run) -> None:
                 run.backward(loss_of(run.call(compiled, next(inputs))))
                 optimizer.step()
                 optimizer.zero_grad()
-        with torch.no_grad(), run.part("evaluation"):
+        with torch.no_grad():
             for _ in range(400 + 150 * (turn % 3)):
-                torch.softmax(model(next(inputs)), -1).amax().item()
+                with run.part("evaluation"):
+                    torch.softmax(model(next(inputs)), -1).amax().item()
 
 
 def sleep(run: Run) -> None:

@@ -6,9 +6,11 @@
 
 namespace {
 
-constexpr int64_t kLongestSliceNs = 50000000;  // of a gap that is unlike all that was seen
-constexpr int64_t kLooksApart = 4;             // times as long it has gone on at the next one of it
-std::atomic<int64_t> unlike_ns{0};             // what windows for such have cost
+// Of a gap that is unlike all that was seen. Many short slices, all over it, tell more than few long
+// ones: machines are faster at one moment than at another.
+constexpr int64_t kSliceNs = 4000000;
+constexpr double kLooksApart = 1.25;  // times as long it has gone on at the next one of it
+std::atomic<int64_t> unlike_ns{0};    // what windows for such have cost
 
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
@@ -127,8 +129,8 @@ int64_t spent_ns() {
 }
 
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
-// such as an evaluation after many steps: chance seldom meets it. A window sees a slice of it, for
-// as long again as it has gone on. `most_ns`: what such windows may have cost by now.
+// such as an evaluation after many steps: chance seldom meets it. Windows see slices of it, the
+// farther apart, the longer it goes on. `most_ns`: what such windows may have cost by now.
 void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   Meter& m = meter();
@@ -162,9 +164,9 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       }
     }
     if (gap_ns > next_ns) {
-      next_ns = kLooksApart * gap_ns;
+      next_ns = int64_t(kLooksApart * double(gap_ns));
       const int64_t before_ns = spent_ns();
-      run_window(lock, kCertain, std::min(gap_ns, kLongestSliceNs), longest_ns, awake);
+      run_window(lock, kCertain, kSliceNs, longest_ns, awake);
       unlike_ns += spent_ns() - before_ns;
     }
   }

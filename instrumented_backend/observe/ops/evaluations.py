@@ -152,16 +152,15 @@ def _of_as_many(near: list[Group], looked: Seen, n: float, ns: float) -> float:
     """
 
     def apart(of: Callable[[Seen], float], mean: float) -> float:
-        return sum(
-            other.looked.n * (other.looked.ops / of(other.looked) / mean - 1) ** 2
-            for other in near
-            if other.looked.n
+        squares = (
+            other.looked.n * (other.looked.ops / of(other.looked) / mean - 1) ** 2 for other in near
         )
+        return float(sum(squares))
 
     each, density = looked.ops / looked.n, looked.ops / looked.ns
     if apart(lambda seen: seen.ns, density) < apart(lambda seen: seen.n, each):
-        return density * ns
-    return each * n
+        return float(density * ns)
+    return float(each * n)
 
 
 def _tell_as_much(whole: Seen, looked: Seen) -> bool:

@@ -40,6 +40,7 @@ def run_with(
             "pct_time_spread": spread,
         },
         "ledger": {"wall_s": 10.0 if rows else None, "rows": ledger},
+        "graphs": [],
     }
     known: dict[str, Any] = {"startup_s": 2.0, "compile_s": 1.0, "wall_s": 10.0, "exit_s": 10.2}
     known.update(spent_s={"data": 0.5, "sleep": 3.0}, main_graphs_s=4.0)
@@ -50,7 +51,7 @@ def on_gpu(ahead: float, busy: float, clock: str = "HostClock") -> Run:
     """8 s of steps after 1 s of first ones, and 1 s that was waited for at the end, of 20 s."""
     run = run_with()
     run.report["gpu"] = {"timeline_s": 20.0, "gpus": [{"captured_pct": 41.0}]}
-    run.truth.update(part_s={"warm-up": 1.0, "step": 8.0}, clock=clock, graphs_s=6.4)
+    run.truth.update(part_s={"warm-up": 1.0, "step": 8.0}, clock=clock, graphs_s=6.0)
     run.truth["clock_s"] = 0.4
     run.truth["spent_s"]["synchronize"] = 1.0
     host = {"first_s": 1.0, "turns_ahead": ahead}
@@ -61,7 +62,7 @@ def on_gpu(ahead: float, busy: float, clock: str = "HostClock") -> Run:
 def test_a_gpu_that_waits_for_the_host_is_the_hosts() -> None:
     run = on_gpu(0.2, busy=0.2)
     assert not run.gpu_is_bound
-    # 6.4 s, of which up to 0.4 were the clock's.
+    # 6 s, and up to 0.4 in what is called in the graphs' place.
     assert run.gpu_truths() == (pytest.approx(30), pytest.approx(32))
     assert run.gpu_pair() == (41, pytest.approx(31))
 
@@ -85,6 +86,32 @@ def test_the_median_is_by_the_errors_sign() -> None:
 def test_unknown_in_one_run_is_unknown() -> None:
     row = row_of("p", "f", "auto", [(49, 50), (None, 50)], 2)
     assert row.ours is None and not row.ok and row.cells[-3] == "-"
+
+
+def in_calls_of(mean_us: float, eager_ops: int = 100) -> Run:
+    """Ten calls, and one that took a second; so many eager ops by the oracle."""
+    run = run_with()
+    graph = {"graph": 0, "calls": 11, "forward_time_us": 10 * mean_us + 1e6}
+    graph.update(longest_call_us=1e6, backward_calls=0, longest_backward_us=None)
+    run.report["graphs"] = [graph]
+    run.eager = Counter({"aten::add": eager_ops})
+    return run
+
+
+def test_eager_times_are_as_fast_as_the_runs_graphs_are() -> None:
+    """400 us in `always`; half as long where calls take half as long, twice for twice as many."""
+    times = truth.EagerTimes([in_calls_of(50)])
+    assert times.captured_pct(in_calls_of(50)) == pytest.approx(100 * 600 / 1000)
+    assert times.captured_pct(in_calls_of(25)) == pytest.approx(100 * 600 / 800)
+    twice = times.captured_pct(in_calls_of(50, eager_ops=200))
+    assert twice == pytest.approx(100 * 600 / 1400)
+
+
+def test_eager_work_that_lasts_for_so_long_is_as_long_however_fast() -> None:
+    slow, fast = in_calls_of(50), in_calls_of(25, eager_ops=200)
+    for run, lasted in ((slow, 4.0), (fast, 5.0)):
+        run.truth["spent_s"]["eager"] = lasted
+    assert truth.EagerTimes([slow]).captured_pct(fast) == pytest.approx(100 * 600 / 1100)
 
 
 def rows_by_figure(auto: Run, always: Run) -> dict[tuple[str, str], Row]:

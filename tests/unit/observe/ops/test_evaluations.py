@@ -20,11 +20,11 @@ def found_with(*evaluations: Kind) -> Estimate:
     return estimate(observed(steps, *evaluations))
 
 
-def evaluations(n: int, each_ms: int, octave: int, slices: Part, looked: Part, **seen: Part) -> Kind:
-    by_chance, certain = seen.get("by_chance"), seen.get("certain")
+def evaluations(
+    n: int, each_ms: int, octave: int, slices: Part, looked: Part, **whole: Part
+) -> Kind:
     ns = n * each_ms * MS
-    options = {"octave": octave, "certain_slices": slices, "looked": looked}
-    return kind(n, ns, certain, by_chance, **options)
+    return kind(n, ns, octave=octave, certain_slices=slices, looked=looked, **whole)
 
 
 def slices_of(*each: tuple[int, int]) -> tuple[Part, Part]:

@@ -1,0 +1,47 @@
+"""The clocks round the graphs of programs."""
+
+from collections.abc import Callable
+
+import pytest
+from truth_programs import clocks
+from truth_programs.clocks import HostClock
+
+
+class Graph:
+    """As the class whose graphs are watched: what is called in a graph's place takes a second."""
+
+    def __init__(self, seconds: list[float]) -> None:
+        self.seconds = seconds
+
+    def _observed(self, compiled: Callable[[], None], backward: bool) -> Callable[[], None]:
+        def call() -> None:
+            self.seconds[0] += 1
+            compiled()
+
+        return call
+
+
+def test_one_clock_is_inside_of_what_is_ours_and_one_round_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+    clock = HostClock()
+    monkeypatch.setattr(Graph, "_observed", Graph._observed)
+    clock.watch(Graph)
+
+    def compiled() -> None:
+        now[0] += 5
+
+    Graph(now)._observed(compiled, False)()
+    assert (clock.total_s, clock.main_s, clock.own_s) == (5, 5, 1)
+
+
+def test_calls_at_once_are_one_stretch_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+    watch = clocks._Stopwatch()
+    for moment, turn in ((1, watch.start), (2, watch.start), (4, watch.stop), (7, watch.stop)):
+        now[0] = moment
+        turn()
+    assert watch.total_s == 6
