@@ -31,7 +31,8 @@ import click
 from proof import forked
 from proof.figures import exit_code, measured, table, write_json
 from proof.spreads import Spreads
-from proof.truth import TRUTH_HEADERS, Row, Run, rows_of, run_of
+from proof.truth import TRUTH_HEADERS, Row, rows_of
+from proof.truth_run import Run, run_of
 from truth_programs import gpu_oracle, oracle, ranks
 from truth_programs import measured as program
 from truth_programs.catalogue import ALL, ON_CUDA, ON_RANKS, PROGRAMS

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proof.figures import nearest
-from proof.truth import LISTED_PCT, EagerTimes, Row, Run
+from proof.truth import LISTED_PCT, Row
+from proof.truth_run import EagerTimes, Run
 
 INSIDE_PCT = 95.0
 ROUNDING = 0.05  # of shares, in points

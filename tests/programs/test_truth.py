@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from paths import BENCHMARKS
 from programs import RunProgram
-from proof import truth
+from proof import truth_run
 
 MODES = ("auto", "always")
 MEASURED = """
@@ -51,7 +51,7 @@ def counts_are_exact(
             "INSTRUMENTED_DIR": str(reports),
         },
     )
-    found = truth.run_of(reports, known[program])
+    found = truth_run.run_of(reports, known[program])
     assert found.report["summary"]["captured_ops"] == found.captured_ops
     eager = {record["op"]: record["count"] for record in found.report["ops"]["eager"]}
     total = found.eager.total()

@@ -6,8 +6,8 @@
 
 namespace {
 
-// Of a gap that is unlike all that was seen. Many short slices, all over it, tell more than few long
-// ones: machines are faster at one moment than at another.
+// Of a gap that is unlike all that was seen. Many short slices, all over it, tell more than few
+// long ones: machines are faster at one moment than at another.
 constexpr int64_t kSliceNs = 4000000;
 constexpr double kLooksApart = 1.25;  // times as long it has gone on at the next one of it
 std::atomic<int64_t> unlike_ns{0};    // what windows for such have cost

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from proof import truth
 from proof.spreads import Spreads
-from proof.truth import Row, Run, row_of
+from proof.truth import Row, row_of
+from proof.truth_run import EagerTimes, Run
 from truth_programs import oracle
 from truth_programs.run import FIRST
 from truth_programs.run import Run as ProgramsRun
@@ -100,7 +101,7 @@ def in_calls_of(mean_us: float, eager_ops: int = 100) -> Run:
 
 def test_eager_times_are_as_fast_as_the_runs_graphs_are() -> None:
     """400 us in `always`; half as long where calls take half as long, twice for twice as many."""
-    times = truth.EagerTimes([in_calls_of(50)])
+    times = EagerTimes([in_calls_of(50)])
     assert times.captured_pct(in_calls_of(50)) == pytest.approx(100 * 600 / 1000)
     assert times.captured_pct(in_calls_of(25)) == pytest.approx(100 * 600 / 800)
     twice = times.captured_pct(in_calls_of(50, eager_ops=200))
@@ -111,7 +112,7 @@ def test_eager_work_that_lasts_for_so_long_is_as_long_however_fast() -> None:
     slow, fast = in_calls_of(50), in_calls_of(25, eager_ops=200)
     for run, lasted in ((slow, 4.0), (fast, 5.0)):
         run.truth["spent_s"]["eager"] = lasted
-    assert truth.EagerTimes([slow]).captured_pct(fast) == pytest.approx(100 * 600 / 1100)
+    assert EagerTimes([slow]).captured_pct(fast) == pytest.approx(100 * 600 / 1100)
 
 
 def rows_by_figure(auto: Run, always: Run) -> dict[tuple[str, str], Row]:
