@@ -9,6 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truth_programs.run import FIRST
+
+from proof.figures import nearest
+
 EXACT_ROWS = ("startup", "compile", "captured", "data")
 Pair = tuple[float | None, float]  # ours and the truth
 
@@ -104,7 +108,13 @@ class Run:
         return {row["row"]: row for row in rows if row["threads"] == "main"}
 
     def ledger_pct(self, row: str) -> float | None:
-        seconds = self.ledger().get(row, {}).get("seconds")
+        """Of the main thread; "compile" of all, as torch's clock has it."""
+        seconds = self.seconds(row)
+        if row == "compile" and seconds is not None:
+            others = (
+                other for other in self.report["ledger"]["rows"] if other["threads"] == "other"
+            )
+            seconds += sum(other["seconds"] or 0.0 for other in others if other["row"] == row)
         return self._pct(seconds)
 
     def spread_pct(self, row: str) -> float | None:
@@ -113,9 +123,6 @@ class Run:
     def true_pct(self, row: str) -> float | None:
         """By the program's own clock; None where it cannot tell."""
         truth = self.truth
-        others = [row for row in self.report["ledger"]["rows"] if row["threads"] == "other"]
-        if row == "compile" and any(other["row"] == row for other in others):
-            return None  # torch's clock has that of all threads
         seconds = {
             "startup": truth["startup_s"],
             "compile": truth["compile_s"],
@@ -162,23 +169,30 @@ class Run:
     def gpu_truths(self) -> tuple[float, float]:
         """The captured share of its timeline, in percent, from the least to the most.
 
-        A clock of the host's is inside of what is ours, and another one round it.
+        A clock of the host's is inside of what is ours, and another one round it. Kernels alone are
+        less than a graph has a busy GPU, and their share of all kernels' time is more, where the
+        GPU is idle now and then.
         """
         assert self.gpu is not None
-        captured_s, own_s = self.truth["graphs_s"], self.truth["clock_s"]
+        least_s = self.truth["graphs_s"]
+        most_s = least_s + self.truth["clock_s"]
         if self.truth["clock"] == "HostClock" and self.gpu_is_bound:
-            part_s = dict(self.truth["part_s"])
+            part_s, kernels = dict(self.truth["part_s"]), self.gpu["kernels"]
             # What was waited for at the end is of the part that ran last.
             part_s[list(part_s)[-1]] += self.truth["spent_s"]["synchronize"]
-            shares = self.gpu["kernels"]["shares"]
-            captured_s, own_s = self.gpu["host"]["first_s"], 0.0
-            captured_s += sum(seconds * shares.get(part, 0.0) for part, seconds in part_s.items())
+            least_s = most_s = self.gpu["host"]["first_s"]
+            for part, seconds in part_s.items():
+                later = self.truth["parts"][part] - FIRST
+                least_s += later * kernels["each_s"].get(part, 0.0)
+                most_s += seconds * kernels["shares"].get(part, 0.0)
         timeline_s = self.report["gpu"]["timeline_s"]
-        return 100 * captured_s / timeline_s, 100 * (captured_s + own_s) / timeline_s
+        least, most = sorted((100 * least_s / timeline_s, 100 * most_s / timeline_s))
+        return least, most
 
     def gpu_pair(self) -> Pair:
-        """Against the middle of what it can be."""
-        return self.gpu_row().get("captured_pct"), sum(self.gpu_truths()) / 2
+        """Against the nearest of what it can be."""
+        ours = self.gpu_row().get("captured_pct")
+        return ours, self.gpu_truths()[0] if ours is None else nearest(ours, *self.gpu_truths())
 
     def sleep_pct(self) -> float:
         sleep_s: float = self.truth["spent_s"].get("sleep", 0.0)
@@ -229,13 +243,18 @@ class EagerTimes:
 
     def ledger_s(self, run: Run) -> float:
         """Seconds of the ledger's row; NaN where it is not known."""
-        return self._median(run, lambda other: other.seconds("eager_ops") or math.nan)
+        return self._median(run, _eager_s)
 
     def _total_us(self, run: Run) -> float:
         return run.captured_us + self._median(run, lambda other: other.eager_us)
 
     def _median(self, run: Run, value: Callable[[Run], float]) -> float:
         return statistics.median(value(other) * _times_slower(run, other) for other in self.always)
+
+
+def _eager_s(run: Run) -> float:
+    seconds = run.seconds("eager_ops")
+    return math.nan if seconds is None else seconds
 
 
 def _times_slower(run: Run, other: Run) -> float:

@@ -91,53 +91,56 @@ class StreamClock:
     """Round each graph of a run of ours, torch's own events on the stream that it is called on.
 
     On ranks a stream waits for the other rank, for as long as the two happen to be apart in that
-    run: no other process is a truth of it, and no clock of the host's.
+    run: no other process is a truth of it, and no clock of the host's. Two events are inside of
+    what is ours, and two round it.
     """
 
     main_s = None  # of the host's time it knows nothing
-    own_s = 0.0
 
     def __init__(self) -> None:
-        self._calls: list[tuple[Any, Any, Any]] = []
+        self._inside: list[tuple[Any, Any]] = []
+        self._outside: list[tuple[Any, Any]] = []
 
     @property
     def total_s(self) -> float:
-        """Once all is done.
+        """Once all is done."""
+        return _elapsed_s(self._inside)
 
-        Where a stream waits for the host, an event takes as long as it takes Python: as long as
-        from the first to the second of two that follow each other.
-        """
-        return (
-            sum(
-                float(start.elapsed_time(end)) - float(before.elapsed_time(start))
-                for before, start, end in self._calls
-            )
-            / 1e3
-        )
+    @property
+    def own_s(self) -> float:
+        return _elapsed_s(self._outside) - self.total_s
 
     def watch(self, kind: Any) -> None:
-        _watch(kind, self._timed)
+        def timed(called: Callable[..., Any], into: list[tuple[Any, Any]]) -> Callable[..., Any]:
+            from instrumented_backend.torch_compat.fx import is_fake
 
-    def _timed(self, compiled: Callable[..., Any]) -> Callable[..., Any]:
-        from instrumented_backend.torch_compat.fx import is_fake
+            @functools.wraps(called)
+            def call(*arguments: Any) -> Any:
+                if any(map(is_fake, arguments)):  # DDPOptimizer's, while it compiles
+                    return called(*arguments)
+                start = _recorded()
+                try:
+                    return called(*arguments)
+                finally:
+                    into.append((start, _recorded()))
 
-        @functools.wraps(compiled)
-        def call(*arguments: Any) -> Any:
-            if any(map(is_fake, arguments)):  # DDPOptimizer's, while it compiles
-                return compiled(*arguments)
-            before, start = _recorded(), _recorded()
-            try:
-                return compiled(*arguments)
-            finally:
-                self._calls.append((before, start, _recorded()))
+            return call
 
-        return call
+        _watch(
+            kind,
+            lambda observed: timed(observed, self._outside),
+            lambda compiled: timed(compiled, self._inside),
+        )
+
+
+def _elapsed_s(events: list[tuple[Any, Any]]) -> float:
+    return sum(float(start.elapsed_time(end)) for start, end in events) / 1e3
 
 
 Wrap = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-def _watch(kind: Any, timed: Wrap, inside: Wrap = lambda compiled: compiled) -> None:
+def _watch(kind: Any, timed: Wrap, inside: Wrap) -> None:
     """``kind``: the class whose `_observed` makes what is called in a graph's place."""
     make = kind._observed
 

@@ -9,7 +9,7 @@ graph (`StreamClock`).
 
 import time
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -50,7 +50,7 @@ def clocked(name: str, device: str) -> dict[str, Any]:
 def profiled(name: str, device: str) -> dict[str, Any]:
     """By part, the share of the time of kernels, copies and memsets that graphs launched.
 
-    And "busy": that time, to the time of all parts.
+    And how many seconds that is each time; and "busy": all of that time, to the time of all parts.
     """
     import torch
     import torch._functorch.config
@@ -101,7 +101,9 @@ def _shares(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
         total[part] += us
         inside[part] += us * in_region(event)
     parts_us = sum(end - start for start, end, _ in parts)
+    times = Counter(part for _, _, part in parts)
     return {
+        "each_s": {part: us / times[part] / 1e6 for part, us in inside.items()},
         "shares": {part: inside[part] / us for part, us in total.items() if us},
         # Parts on threads of the program's own are none to the profiler: the clock has to tell.
         "busy": sum(total.values()) / parts_us if parts_us else 0.0,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from paths import BENCHMARKS
 from programs import RunProgram
-from proof import truth_run
+from proof import truth, truth_run
 
 MODES = ("auto", "always")
 MEASURED = """

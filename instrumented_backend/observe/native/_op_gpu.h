@@ -241,6 +241,7 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   std::stable_sort(marks.begin(), marks.end(),
                    [](const GpuMark& a, const GpuMark& b) { return a.gpu_ns < b.gpu_ns; });
   const Set set = spell.set;
+  bool has_all = true;  // where calls are left out, nothing tells which are at once
   std::unordered_map<uint64_t, const GpuMark*> open;
   size_t calls_open = 0;
   const GpuMark* before = nullptr;
@@ -252,10 +253,11 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
       const double ns = mark.gpu_ns - before->gpu_ns;
       d.times.seen_ns[set] += ns;
       d.times.behind_ns[set] += mark.lag_ns > kBehindNs ? ns : std::clamp(before->lag_ns, 0.0, ns);
-      d.times.union_ns[set] += calls_open > 0 ? ns : 0;
+      d.times.union_ns[set] += has_all && calls_open > 0 ? ns : 0;
     }
     before = &mark;
     if (mark.begins) {
+      has_all = has_all && (mark.key == 0 || mark.stands_for == 1);
       open[mark.span] = &mark;
       if (mark.key != 0 && calls_open++ == 0 && last_end != nullptr &&
           mark.first_op_ns != kUnknownOp && mark.stream == last_end->stream) {
@@ -290,7 +292,7 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
       d.times.late_ns[set] += std::max(0.0, mark.lag_ns);
       --calls_open;
       last_end = &mark;
-      d.times.captured_ns[set] += ns;
+      d.times.captured_ns[set] += has_all ? ns : 0;
       GpuCalls& calls = g.calls[mark.key];
       if (!std::exchange(calls.called, true) && set == kCertain) {
         calls.first_ns = ns;

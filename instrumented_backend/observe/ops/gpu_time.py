@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend.observe.native.build import GpuCallRow, RegionRow, Seen
+from instrumented_backend.observe.native.build import GpuCallRow, GpuTimeRow, RegionRow, Seen
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
@@ -95,13 +95,15 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
             continue
         # Of a region without any call that was seen, the host's time stands for the GPU's.
         unseen_ns = sum(float(regions[key].ns) for key, part in parts.items() if part is None)
-        # Calls at once on several streams are one piece of the timeline.
-        overlap = _ratio(sum(times.union_ns), sum(times.captured_ns), 1.0)
         chosen = RANDOM if times.seen_ns[RANDOM] >= ENOUGH_NS else None
+        first_ns = sum(max(0.0, row.first_ns) for row in rows)
+        certain_ns = first_ns + sum(row.seen[CERTAIN].op_ns for row in rows)
+        others_ns = sum(part.ns for part in known.values()) + unseen_ns - certain_ns
+        known_overlap, overlap = _overlaps(times, first_ns)
         found.append(
             GpuEstimate(
                 device=times.device,
-                captured_ns=overlap * (sum(part.ns for part in known.values()) + unseen_ns),
+                captured_ns=known_overlap * certain_ns + overlap * others_ns,
                 # The same windows saw them all: they err together.
                 error_ns=overlap
                 * (sum(part.error for part in known.values()) + unseen_ns / SPREAD),
@@ -117,6 +119,19 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
     return found
 
 
+def _overlaps(times: GpuTimeRow, first_ns: float) -> tuple[float, float]:
+    """Calls at once, on several streams or threads, are one piece of the timeline: of how much.
+
+    Of the calls of certain windows, and of the others: by random windows, or, without the graphs'
+    first calls, which take long and have none beside them, by the certain ones.
+    """
+    known = _ratio(times.union_ns[CERTAIN], times.captured_ns[CERTAIN], 1.0)
+    if times.captured_ns[RANDOM]:
+        return known, _ratio(times.union_ns[RANDOM], times.captured_ns[RANDOM], 1.0)
+    later_ns = times.captured_ns[CERTAIN] - first_ns
+    return known, _ratio(max(0.0, times.union_ns[CERTAIN] - first_ns), later_ns, known)
+
+
 def _share(part: Any, whole: Any, chosen: int | None, most: float = 1.0) -> float | None:
     """In the random windows, or in all; None where there is nothing."""
     if chosen is not None:
@@ -126,4 +141,4 @@ def _share(part: Any, whole: Any, chosen: int | None, most: float = 1.0) -> floa
 
 
 def _ratio(part: float, whole: float, default: float) -> float:
-    return min(1.0, part / whole) if whole else default
+    return min(1.0, part / whole) if whole > 0 else default

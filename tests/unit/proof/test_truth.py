@@ -55,8 +55,10 @@ def on_gpu(ahead: float, busy: float, clock: str = "HostClock") -> Run:
     run.truth.update(part_s={"warm-up": 1.0, "step": 8.0}, clock=clock, graphs_s=6.0)
     run.truth["clock_s"] = 0.4
     run.truth["spent_s"]["synchronize"] = 1.0
+    run.truth["parts"] = {"warm-up": FIRST, "step": 800 + FIRST}
     host = {"first_s": 1.0, "turns_ahead": ahead}
-    run.gpu = {"host": host, "kernels": {"shares": {"step": 0.8}, "busy": busy}}
+    kernels = {"shares": {"step": 0.8}, "each_s": {"step": 0.0085}, "busy": busy}
+    run.gpu = {"host": host, "kernels": kernels}
     return run
 
 
@@ -65,15 +67,15 @@ def test_a_gpu_that_waits_for_the_host_is_the_hosts() -> None:
     assert not run.gpu_is_bound
     # 6 s, and up to 0.4 in what is called in the graphs' place.
     assert run.gpu_truths() == (pytest.approx(30), pytest.approx(32))
-    assert run.gpu_pair() == (41, pytest.approx(31))
+    assert run.gpu_pair() == (41, pytest.approx(32))
 
 
 @pytest.mark.parametrize("ahead, busy", [(7, 0.2), (0, 0.9)])
 def test_a_gpu_that_is_the_limit_is_its_kernels(ahead: float, busy: float) -> None:
-    """0.8 of 9 s, and the first second; on ranks, what events have measured."""
+    """A second at first, then 800 times 8.5 ms of kernels, or 0.8 of 9 s; on ranks, by events."""
     run = on_gpu(ahead, busy)
     assert run.gpu_is_bound
-    assert run.gpu_truths() == (pytest.approx(41), pytest.approx(41))
+    assert run.gpu_truths() == (pytest.approx(39), pytest.approx(41))
     assert on_gpu(ahead, busy, clock="StreamClock").gpu_truths()[1] == pytest.approx(32)
 
 

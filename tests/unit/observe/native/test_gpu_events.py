@@ -17,6 +17,7 @@ from instrumented_backend.observe.ops.observed import Copied
 
 X = torch.ones(2)
 KEY, OTHER = 1, 2
+MANY_SPANS = 1024  # in one window, after which one call in 32 is timed
 BEHIND_MS = 500.0  # what the GPU has to do before; the host is not held up for so long
 
 
@@ -153,6 +154,21 @@ def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
     assert times.union_ns[CERTAIN] < 0.8 * times.captured_ns[CERTAIN]
 
 
+def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
+    op_meter: Any, gpu: FakeGpu
+) -> None:
+    op_meter.op_meter_open(False)
+    for _ in range(4 * MANY_SPANS):
+        call(op_meter, KEY, lambda: gpu.work(1))
+    catch_up(op_meter, gpu)
+    (times,) = seen(op_meter).times
+    # Some are timed after the thousandth, too, and are not in it.
+    calls = times.ends[CERTAIN]
+    assert calls > 1.05 * MANY_SPANS
+    assert times.captured_ns[CERTAIN] / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
+    assert times.union_ns[CERTAIN] / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
+
+
 def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
     """One in sixteen; the first in a place, which may load its kernel, is none of them."""
     op_meter.op_meter_open(False)
@@ -178,7 +194,7 @@ def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
 def test_a_window_that_never_closes_times_one_call_in_32(op_meter: Any, gpu: FakeGpu) -> None:
     """And gaps only between two calls of which both are timed."""
     op_meter.op_meter_open(True)
-    calls, many = 5_000, 1024
+    calls, many = 5_000, MANY_SPANS
     for _ in range(calls):
         call(op_meter, KEY)
     found = seen(op_meter)

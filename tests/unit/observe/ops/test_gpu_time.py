@@ -168,6 +168,20 @@ def test_calls_at_once_on_two_streams() -> None:
     assert found.by_key == {0: pytest.approx(1000 * MS), 1: pytest.approx(1000 * MS)}
 
 
+@pytest.mark.parametrize("chance, others_ms", [(False, 800 * 0.5), (True, 750 * 0.25)])
+def test_first_calls_have_none_beside_them(chance: bool, others_ms: float) -> None:
+    """A second for the first, on its own; then threads call it at once, two by two, or four."""
+    windows = [[(10, 10)] * 5] if chance else ()
+    made = seen(row([[(10, 10)] * 20], windows, first=(1000, 1000)))
+    times = made.times[0]
+    times.captured_ns[CERTAIN], times.union_ns[CERTAIN] = 1200 * MS, 1100 * MS
+    if chance:
+        times.captured_ns[RANDOM], times.union_ns[RANDOM] = 50 * MS, 12.5 * MS
+    calls = 1 + 20 + (75 if chance else 80)
+    (found,) = gpu_estimates(made, {0: region(calls, 1000 + 10 * (calls - 1))})
+    assert found.captured_ns == pytest.approx((1100 + others_ms) * MS)
+
+
 def test_shares_of_the_windows() -> None:
     made = seen(
         row(chance=[[(10, 10)] * 5] * 2),
