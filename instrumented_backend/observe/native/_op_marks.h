@@ -172,6 +172,9 @@ void keep_slice(Line& line, int64_t until) {
   line.seen_from = 0;
 }
 
+// Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest.
+constexpr double kTellsNs = 2e6;
+
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
@@ -212,7 +215,7 @@ void keep_slice(Line& line, int64_t until) {
       }
     }
     const Seen& seen = line.slices[kCertain].seen;
-    if (length.octave >= kUnlike && seen.ns > 0) {
+    if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
       const double times = own_ns / seen.ns;
       length.seen().looked.add_gap(window, own_ns, seen.ops * times, seen.op_ns * times);
     }

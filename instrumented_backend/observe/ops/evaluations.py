@@ -6,7 +6,7 @@ seen of all of these tells of each.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
@@ -28,7 +28,9 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance, variance_o
 
 NEAR = 2  # octaves
 EVALUATION = 3.0  # times as many ops as shorter gaps, and not one of these that was held up
-DIFFER = 0.5  # of their mean: slices of gaps that have as many ops differ by less
+DIFFER = 0.5  # of their mean: gaps with as many ops differ by less, from octave to octave
+TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
+THE_SAME = 0.001  # numbers of ops
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
 
 
@@ -36,8 +38,8 @@ SLICES_TELL = 0.05  # by what part all slices together may be wrong
 class _Known:
     """What was seen of gaps of about one length."""
 
-    near: list[Group]  # with such gaps
-    looked: Seen  # of those that have many ops
+    near: list[Group]  # of whose gaps slices tell that they have many ops
+    looked: Seen
     wholes: list[Part]
     share: float  # how many of the unseen have
     share_variance: float
@@ -55,33 +57,49 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
     shorter = nearest(
         group.octave, by_octave(other for other in after if other.octave <= group.octave - FAR)
     )
-    known = None if shorter is None else _known(group, after, shorter.seen)
-    if shorter is None or known is None:
+    if shorter is None:
         return None
-    wholes = together(known.wholes)
-    of_all = _sum([known.looked, wholes.seen])
-    if of_all.n < 2 or _differ(of_all) > DIFFER:
-        return None
-    return list(_scaled(group, shorter, known, wholes))
+    for reach in (NEAR, 0):
+        known = _known(group, after, shorter.seen, reach)
+        if known is not None:
+            wholes = together(known.wholes)
+            if known.looked.n + wholes.seen.n >= 2 and _octaves_differ(known, wholes) <= DIFFER:
+                return list(_scaled(group, shorter, known, wholes))
+    return None
 
 
-def _known(group: Group, after: list[Group], shorter: Seen) -> _Known | None:
-    """Of gaps of about that length; of its own, how many have many ops. None where none has."""
+def _octaves_differ(known: _Known, wholes: Part) -> float:
+    """By how much their ops do, as a share of the mean."""
+    each = [(_ops_seen(other) / _gaps_seen(other), _gaps_seen(other)) for other in known.near]
+    if wholes.seen.n and len(known.near) > 1:
+        each.append((wholes.seen.ops / wholes.seen.n, wholes.seen.n))
+    weights = sum(weight for _, weight in each)
+    mean = sum(ops * weight for ops, weight in each) / weights
+    return math.sqrt(sum(weight * (ops - mean) ** 2 for ops, weight in each) / weights) / mean
+
+
+def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Known | None:
+    """Of gaps within so many octaves; of its own, how many have many ops. None where none has."""
     near = [
         other
         for other in after
         if other.to == group.to
         and other.octave >= UNLIKE
-        and abs(other.octave - group.octave) <= NEAR
+        and abs(other.octave - group.octave) <= reach
     ]
     least = EVALUATION * shorter.ops / shorter.n
-    with_ops = [other for other in near if _have_more(other.looked, least)]
-    if not with_ops:
+    with_ops = [other for other in near if _ops_seen(other) > least * _gaps_seen(other)]
+    looked = _sum(other.looked for other in with_ops)
+    if not looked.n:
         return None
     wholes = [part for other in near for part in (other.certain, other.random)]
     # Those of certain windows are themselves: most are a program's first.
     own = [group.random.seen, group.looked]
-    by_chance = own if any(seen.n for seen in own) else [other.looked for other in near]
+    by_chance = own
+    if not any(seen.n for seen in own):
+        by_chance = [other.looked for other in near]
+        if group.own_ns / sum(group.n) < TOO_SHORT * looked.op_ns / looked.n:
+            return None
     n = sum(seen.n for seen in by_chance)
     many = sum(seen.n for seen in by_chance if _have_more(seen, least))
     if not many:
@@ -89,7 +107,7 @@ def _known(group: Group, after: list[Group], shorter: Seen) -> _Known | None:
     of_next = (many + 1) / (n + 2)  # Laplace's rule of succession
     return _Known(
         with_ops,
-        _sum(other.looked for other in with_ops),
+        looked,
         [part for part in wholes if _have_more(part.seen, least)],
         many / n,
         of_next * (1 - of_next) / (n + 3),
@@ -110,7 +128,7 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
     if not n:
         return
     looked, ns = known.looked, ns * known.share
-    slices = together([other.slices[0] for other in known.near])
+    slices = together([part for other in known.near for part in other.slices])
     whole = wholes.seen
     if _tell_as_much(whole, looked):
         part, ops = wholes, n * whole.ops / whole.n
@@ -120,7 +138,7 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         # Each begins as the shorter ones do.
         begun_ns = min(n * shorter.seen.ns / shorter.seen.n, ns)
         yield times(shorter, n / shorter.seen.n, begun_ns, 0.0)
-        part, ops = slices, _of_as_many(known.near, looked, n, ns) * (1 - begun_ns / ns)
+        part, ops = slices, _of_as_many(known.near, n, ns) * (1 - begun_ns / ns)
         ns -= begun_ns
         ops_variance = _of_slices(looked, n, ops)
     else:
@@ -144,37 +162,51 @@ def _of_slices(looked: Seen, n: float, ops: float) -> float:
     return variance_of_gaps(looked, "ops", n / looked.n) + (SLICES_TELL * ops) ** 2
 
 
-def _of_as_many(near: list[Group], looked: Seen, n: float, ns: float) -> float:
+def _of_as_many(near: list[Group], n: float, ns: float) -> float:
     """The ops of ``n`` gaps that took ``ns``: as many each, or as many in as much time.
 
     Whichever differs less from octave to octave: a loop may last for so long, however often it goes
-    round.
+    round. More was seen of one octave than of another, and it tells more.
     """
+    ns_seen = [sum(part.seen.ns for part in other.slices) for other in near]
+    gaps = [_gaps_seen(other) for other in near]
+    ops = [_ops_seen(other) for other in near]
+    each, density = sum(ops) / sum(gaps), sum(ops) / sum(ns_seen)
 
-    def apart(of: Callable[[Seen], float], mean: float) -> float:
-        squares = (
-            other.looked.n * (other.looked.ops / of(other.looked) / mean - 1) ** 2 for other in near
-        )
-        return float(sum(squares))
+    def apart(of: list[float], mean: float) -> float:
+        zipped = zip(ops, of, gaps, strict=True)
+        return float(sum(weight * (one / its / mean - 1) ** 2 for one, its, weight in zipped))
 
-    each, density = looked.ops / looked.n, looked.ops / looked.ns
-    if apart(lambda seen: seen.ns, density) < apart(lambda seen: seen.n, each):
+    if apart(ns_seen, density) < apart(gaps, each):
         return float(density * ns)
     return float(each * n)
 
 
-def _tell_as_much(whole: Seen, looked: Seen) -> bool:
-    """Have those that were seen whole as many ops as slices tell?
+def _ops_seen(group: Group) -> float:
+    return float(sum(part.seen.ops for part in group.slices))
 
-    Of a loop that lasts for so long they have fewer, for what seeing these takes.
+
+def _gaps_seen(group: Group) -> float:
+    """As many of its gaps as slices saw parts of, taken together; more than 0."""
+    certain, by_chance = (part.seen.ns for part in group.slices)
+    looked, mean_ns = group.looked, max(1.0, group.own_ns / sum(group.n))
+    looked_ns = looked.ns / looked.n if looked.n else mean_ns
+    return float(certain / looked_ns + by_chance / mean_ns)
+
+
+def _tell_as_much(whole: Seen, looked: Seen) -> bool:
+    """Have those that were seen whole as many ops as others, whatever slices tell?
+
+    Slices are off by a third on a busy machine. Of a loop that lasts for so long, whole ones have
+    fewer, for what seeing these takes, and not twice the same number.
     """
     if not whole.n or _differ(whole) > ALIKE:
         return False
+    if whole.n >= looked.n or (whole.n >= 2 and _differ(whole) <= THE_SAME):
+        return True
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
-    return bool(
-        whole.n >= looked.n or abs(whole.ops / whole.n - each) <= max(ABOUT * each, error * SPREAD)
-    )
+    return bool(whole.ops / whole.n >= each - max(ABOUT * each, error * SPREAD))
 
 
 def _differ(seen: Seen) -> float:

@@ -53,6 +53,18 @@ def test_a_step_that_was_held_up_at_first_is_no_evaluation() -> None:
     assert found_with(seen).eager.ops == pytest.approx(STEPS + 10 * EACH)
 
 
+def test_what_is_too_short_for_an_evaluations_ops_is_none() -> None:
+    """Twenty gaps of 9 ms, of which nothing was seen; the ops of an evaluation take 25 ms. They may
+    be parts of one: as many ops as go into their time."""
+    alone = evaluations(10, 50, 25, *slices_of((50, EACH), (50, EACH)))
+    held_up = kind(20, 180 * MS, octave=23)
+    added = found_with(alone, held_up).eager.ops - found_with(alone).eager.ops
+    assert added == pytest.approx(20 * (50 + 8 * EACH / 50))
+    as_long = kind(20, 20 * 40 * MS, octave=25)
+    added = found_with(alone, as_long).eager.ops - found_with(alone).eager.ops
+    assert added == pytest.approx(20 * EACH, rel=0.02)
+
+
 def test_of_those_that_chance_saw_some_are_steps_held_up() -> None:
     """Two of four: half of the twenty others have as many as the others of their length."""
     held_up = part(*[(1, 50 * MS, 50, MS)] * 2)
@@ -74,6 +86,20 @@ def test_loops_that_last_for_so_long_have_ops_by_their_time() -> None:
     each_ms = 30_600 / 300
     begun = 9 * 50  # ops of the first millisecond of each
     assert found.ops == pytest.approx(STEPS + begun + each_ms * (800 - 9))
+
+
+def test_slices_of_chance_tell_as_well() -> None:
+    """By slices of half a gap that was looked at there are 4,200 ops in each, and by those of
+    chance, three times as long, 5,400; in gaps twice as long are as many."""
+    slices, looked = slices_of((200, 4000), (200, 4400))
+    by_chance = part(*[(0.1, 100 * MS, 2700, 50 * MS)] * 3)
+    usual = kind(8, 1600 * MS, octave=27, certain_slices=slices, looked=looked, slices=by_chance)
+    in_longer = part(*[(0.2, 200 * MS, 2700, 100 * MS)] * 3)
+    longer = kind(4, 1600 * MS, octave=28, slices=in_longer)
+    found = found_with(usual, longer).eager
+    each = (2100 + 8100 + 8100) / (0.5 + 1.5 + 1.5)
+    begun = 12 * 50 - (8 * each / 200 + 4 * each / 400)
+    assert found.ops == pytest.approx(STEPS + 12 * each + begun)
 
 
 @pytest.mark.parametrize("other_ops", [300, 60_000])
