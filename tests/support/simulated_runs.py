@@ -14,7 +14,8 @@ from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
 MS, S = 10**6, 10**9
 LONG = 27  # gaps of this octave and longer are seen in slices
 UNLIKE, FEW_KNOWN = 23, 8  # and of this one, if few are known
-LOOK, LONGEST_SLICE = 50 * MS, 50 * MS
+SLICE, APART = 4 * MS, 1.25  # of looks; as in `_op_windows.h`
+LOOKS, SHORTEST_LOOK, LONGEST_LOOK = 0.004, 5 * MS, 50 * MS  # and in `work.py`
 WAITED = 135 * MS  # for gaps that began in a window, when it has ended
 COVERAGE = 0.1
 CERTAIN, RANDOM = range(2)
@@ -258,10 +259,11 @@ def windows(draw: random.Random, end_ns: float) -> Iterator[tuple[float, float]]
 
 
 def looks(
-    gap: Gap, wholes: dict[Place, list[_Sums]], slices: dict[Place, list[_Sums]]
+    gap: Gap, start: int, wholes: dict[Place, list[_Sums]], slices: dict[Place, list[_Sums]]
 ) -> Iterator[tuple[float, float]]:
     """Windows for what is unlike all that was seen so far: from when to when in the gap."""
-    age: float = max(2**UNLIKE, LOOK)
+    look = min(max(LOOKS * start, SHORTEST_LOOK), LONGEST_LOOK)
+    age: float = max(2**UNLIKE, look)
     while age < gap.ns:
         octave = int(age).bit_length() - 1
         known = 0
@@ -271,8 +273,8 @@ def looks(
                     known += sum(len(parts[each].windows) for each in sets)
         if known >= FEW_KNOWN:
             return
-        yield age, min(gap.ns, age + min(age, LONGEST_SLICE))
-        age *= 4
+        yield age, min(gap.ns, age + SLICE)
+        age = max(age + look, age * APART)
 
 
 def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
@@ -323,7 +325,7 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
                 ns = until - since
                 seen_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
             found = _Sums()
-            for since, until in looks(gap, wholes, slices):
+            for since, until in looks(gap, start, wholes, slices):
                 ops, ns = gap.ops_from(since, until), until - since
                 found.add(len(found.windows), ns / S, ns, ops, ops * gap.op_ns)
             if found.windows:

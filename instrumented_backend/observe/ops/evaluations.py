@@ -31,6 +31,7 @@ EVALUATION = 3.0  # times as many ops as shorter gaps, and not one of these that
 DIFFER = 0.5  # of their mean: gaps with as many ops differ by less, from octave to octave
 TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
 THE_SAME = 0.001  # numbers of ops
+CLEARLY = 4.0  # times
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
 
 
@@ -63,6 +64,8 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
         known = _known(group, after, shorter.seen, reach)
         if known is not None:
             wholes = together(known.wholes)
+            if wholes.seen.n >= 2 and _differ(wholes.seen) > ABOUT:
+                return None  # the programs' own do, whatever slices tell
             if known.looked.n + wholes.seen.n >= 2 and _octaves_differ(known, wholes) <= DIFFER:
                 return list(_scaled(group, shorter, known, wholes))
     return None
@@ -143,16 +146,22 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         ops_variance = _of_slices(looked, n, ops)
     else:
         return
-    # How long each took is known; of that, its ops.
-    op_ns = ns * (looked.op_ns + whole.op_ns) / (looked.ns + whole.ns)
-    ns_variance = variance(slices.seen, "op_ns", ns / slices.seen.ns) if slices.seen.ns else 0.0
+    # How long each took is known; of that, its ops: as uncertain as their number, at least.
+    own = _sum([group.looked, group.random.seen])
+    of_time = own if own.op_ns else _sum([looked, whole])
+    op_ns = ns * of_time.op_ns / of_time.ns
+    ns_variance = max(
+        ops_variance * (op_ns / ops) ** 2, variance_of_gaps(of_time, "op_ns", n / of_time.n)
+    )
+    if slices.seen.ns:
+        ns_variance = max(ns_variance, variance(slices.seen, "op_ns", ns / slices.seen.ns))
     unsure = unseen * unseen * known.share_variance / (n * n)
     yield Scaled(
         part,
         ops / part.seen.ops,
         op_ns / part.seen.op_ns if part.seen.op_ns else 1.0,
         ops_variance + unsure * ops**2,
-        ns_variance + (unsure + SLICES_TELL**2) * op_ns**2,
+        ns_variance + (unsure + ABOUT**2) * op_ns**2,
         in_slices=part is slices,
     )
 
@@ -165,8 +174,8 @@ def _of_slices(looked: Seen, n: float, ops: float) -> float:
 def _of_as_many(near: list[Group], n: float, ns: float) -> float:
     """The ops of ``n`` gaps that took ``ns``: as many each, or as many in as much time.
 
-    Whichever differs less from octave to octave: a loop may last for so long, however often it goes
-    round. More was seen of one octave than of another, and it tells more.
+    The latter where it clearly differs less from octave to octave: a loop may last for so long,
+    however often it goes round. More was seen of one octave than of another, and it tells more.
     """
     ns_seen = [sum(part.seen.ns for part in other.slices) for other in near]
     gaps = [_gaps_seen(other) for other in near]
@@ -177,7 +186,7 @@ def _of_as_many(near: list[Group], n: float, ns: float) -> float:
         zipped = zip(ops, of, gaps, strict=True)
         return float(sum(weight * (one / its / mean - 1) ** 2 for one, its, weight in zipped))
 
-    if apart(ns_seen, density) < apart(gaps, each):
+    if CLEARLY * apart(ns_seen, density) < apart(gaps, each):
         return float(density * ns)
     return float(each * n)
 
