@@ -1,6 +1,8 @@
 """What else may be given to torch.compile: coroutines, TorchScript, exported programs."""
 
 import pytest
+import torch
+from packaging.version import Version
 from programs import RunProgram
 
 pytestmark = pytest.mark.full
@@ -29,15 +31,23 @@ PROGRAM = """
 """
 
 
+# Until 2.13 a program that compiles a coroutine ends in a segmentation fault, with plain Inductor,
+# too, most of the time.
+COROUTINES = pytest.mark.skipif(
+    Version(torch.__version__) < Version("2.14"), reason="torch crashes after compiled coroutines"
+)
+
+
 # Not all in one program: beside an exported program, a coroutine that was compiled with plain
 # Inductor ends torch 2.14.1 with a segmentation fault, after the program's last line.
 @pytest.mark.parametrize(
     "given",
     [
-        ("coroutine", "torch.jit.trace(Model(), x)", "Static()"),
+        pytest.param(("coroutine",), marks=COROUTINES),
+        ("torch.jit.trace(Model(), x)", "Static()"),
         ("Static()", "torch.export.export(Model(), (x,)).module()"),
     ],
-    ids=["coroutine", "exported"],
+    ids=["coroutine", "traced", "exported"],
 )
 def test_each_is_noted_with_its_calls(run_program: RunProgram, given: tuple[str, ...]) -> None:
     """What of it torch compiles differs by version; what is said goes by its graphs."""
