@@ -128,8 +128,6 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
     n, held_up = unseen * known.share, unseen * (1 - known.share)
     if held_up:
         yield times(shorter, held_up / shorter.seen.n, ns * (1 - known.share), 0.0)
-    if not n:
-        return
     looked, ns = known.looked, ns * known.share
     slices = together([part for other in known.near for part in other.slices])
     whole = wholes.seen
@@ -137,24 +135,22 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         part, ops = wholes, n * whole.ops / whole.n
         own_variance = variance_of_gaps(whole, "ops", n / whole.n)
         ops_variance = own_variance if whole.n >= 2 else _of_slices(looked, n, ops)
-    elif slices.seen.ops:
+    else:
         # Each begins as the shorter ones do.
         begun_ns = min(n * shorter.seen.ns / shorter.seen.n, ns)
         yield times(shorter, n / shorter.seen.n, begun_ns, 0.0)
         part, ops = slices, _of_as_many(known.near, n, ns) * (1 - begun_ns / ns)
         ns -= begun_ns
         ops_variance = _of_slices(looked, n, ops)
-    else:
-        return
     # How long each took is known; of that, its ops: as uncertain as their number, at least.
     own = _sum([group.looked, group.random.seen])
     of_time = own if own.op_ns else _sum([looked, whole])
     op_ns = ns * of_time.op_ns / of_time.ns
     ns_variance = max(
-        ops_variance * (op_ns / ops) ** 2, variance_of_gaps(of_time, "op_ns", n / of_time.n)
+        ops_variance * (op_ns / ops) ** 2,
+        variance_of_gaps(of_time, "op_ns", n / of_time.n),
+        variance(slices.seen, "op_ns", ns / slices.seen.ns),
     )
-    if slices.seen.ns:
-        ns_variance = max(ns_variance, variance(slices.seen, "op_ns", ns / slices.seen.ns))
     unsure = unseen * unseen * known.share_variance / (n * n)
     yield Scaled(
         part,
