@@ -20,8 +20,9 @@ class WindowSchedule:
     """One window in each interval. Intervals grow, and with them the windows.
 
     With a ``budget``, a share of the run's time, windows last as long as that allows, by what they
-    have cost so far, and chance places each in its interval: what the program does in a rhythm of
-    its own is then seen as often as it happens. Without one they open at the intervals' ends.
+    have cost so far, and chance has each open anywhere in its interval, also where it then ends in
+    the next one: all that the program does is as likely to be seen. Without one they open at the
+    intervals' ends.
     """
 
     def __init__(
@@ -64,6 +65,6 @@ class WindowSchedule:
         if length_s < self._shortest_s:
             length_s = self._shortest_s
             interval_s = length_s / share
-        wait_s = self._chance() * (interval_s - length_s)
+        wait_s = self._chance() * interval_s
         # What earlier windows have cost beyond their share is made up for.
         return Plan(wait_s + max(0.0, spent_s / self._budget - self.elapsed_s()), length_s)

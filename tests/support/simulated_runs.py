@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
+from instrumented_backend.observe.ops.meter import (
+    BUDGET,
+    FIRST_INTERVAL_S,
+    INTERVAL_GROWTH,
+    LONGEST_INTERVAL_S,
+)
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part
+from instrumented_backend.observe.windows import WindowSchedule
 
 MS, S = 10**6, 10**9
 LONG = 27  # gaps of this octave and longer are seen in slices
@@ -32,14 +39,18 @@ class Gap:
     position: int = 0  # in the program's loop
     busy: int = 0  # nanoseconds; 0: all
     seen_ns: int = 0  # how long it takes where a window sees it; 0: as long
+    begin: tuple[int, int] = 0, 0  # of its time, and the ops in it: what a step has
 
     def ops_from(self, since: float, until: float) -> int:
         """How many begin in this part of it."""
         return self._before(until) - self._before(since)
 
     def _before(self, ns: float) -> int:
-        """The n-th is at (n + 0.5) / ops."""
-        return min(self.ops, max(0, int(ns / (self.busy or self.ns) * self.ops + 0.5)))
+        """The n-th is at (n + 0.5) / ops, of those of its beginning and of the others."""
+        begin_ns, at_first = self.begin
+        others_ns, others = (self.busy or self.ns) - begin_ns, self.ops - at_first
+        begun = min(at_first, max(0, int(ns / begin_ns * at_first + 0.5))) if begin_ns else 0
+        return begun + min(others, max(0, int((ns - begin_ns) / others_ns * others + 0.5)))
 
 
 Program = Callable[[random.Random], list[Gap]]
@@ -110,6 +121,19 @@ def long_evaluations(draw: random.Random) -> list[Gap]:
         Gap(int(draw.uniform(120, 300) * MS), 5600) if i % 50 == 49 else Gap(3 * MS, 20)
         for i in range(1000)
     ]
+
+
+def evaluations_after_steps(draw: random.Random) -> list[Gap]:
+    """Each as `evaluations_that_differ`, after a step's ops, as most loops have them."""
+    gaps = []
+    for i in range(4000):
+        ns, ops = int(draw.uniform(1.5, 3) * MS), draw.choice((20, 22))
+        if i % 50 == 49:
+            of_all = ns + int(draw.uniform(30, 120) * MS), ops + int(draw.uniform(1000, 4000))
+            gaps.append(Gap(*of_all, begin=(ns, ops)))
+        else:
+            gaps.append(Gap(ns, ops))
+    return gaps
 
 
 def evaluations_that_differ(draw: random.Random) -> list[Gap]:
@@ -190,6 +214,7 @@ PROGRAMS: dict[str, Program] = {
         evaluations_among_steps_held_up,
         long_evaluations,
         evaluations_that_differ,
+        evaluations_after_steps,
         rare_evaluations,
         waits,
         eager_half,
@@ -249,13 +274,16 @@ class _Sums:
 
 
 def windows(draw: random.Random, end_ns: float) -> Iterator[tuple[float, float]]:
-    """One in each interval, from 0.25 s on; they grow by 2 % up to 5 s."""
-    start, interval = 0.0, 0.25 * S
-    while start < end_ns:
-        length = COVERAGE * interval
-        at = start + draw.random() * (interval - length)
-        yield at, at + length
-        start, interval = start + interval, min(1.02 * interval, 5.0 * S)
+    """As they are planned where they cost so much that a tenth of the time is seen."""
+    now_s, open_s, cost = 0.0, 0.0, BUDGET / COVERAGE
+    intervals = FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S
+    schedule = WindowSchedule(*intervals, BUDGET, clock=lambda: now_s, chance=draw.random)
+    while now_s * S < end_ns:
+        plan = schedule.next(open_s * cost, cost, 1.0)
+        opens_s = now_s + plan.wait_s
+        now_s = opens_s + plan.length_s
+        open_s += plan.length_s
+        yield opens_s * S, now_s * S
 
 
 def looks(

@@ -20,6 +20,7 @@ from instrumented_backend.observe.ops.scaled import (
     Group,
     Scaled,
     by_octave,
+    deviation,
     nearest,
     times,
     together,
@@ -64,7 +65,7 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
         known = _known(group, after, shorter.seen, reach)
         if known is not None:
             wholes = together(known.wholes)
-            if wholes.seen.n >= 2 and _differ(wholes.seen) > ABOUT:
+            if wholes.seen.n >= 2 and deviation(wholes.seen) > ABOUT:
                 return None  # the programs' own do, whatever slices tell
             if known.looked.n + wholes.seen.n >= 2 and _octaves_differ(known, wholes) <= DIFFER:
                 return list(_scaled(group, shorter, known, wholes))
@@ -205,19 +206,13 @@ def _tell_as_much(whole: Seen, looked: Seen) -> bool:
     Slices are off by a third on a busy machine. Of a loop that lasts for so long, whole ones have
     fewer, for what seeing these takes, and not twice the same number.
     """
-    if not whole.n or _differ(whole) > ALIKE:
+    if not whole.n or deviation(whole) > ALIKE:
         return False
-    if whole.n >= looked.n or (whole.n >= 2 and _differ(whole) <= THE_SAME):
+    if whole.n >= looked.n or (whole.n >= 2 and deviation(whole) <= THE_SAME):
         return True
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
     return bool(whole.ops / whole.n >= each - max(ABOUT * each, error * SPREAD))
-
-
-def _differ(seen: Seen) -> float:
-    """The standard deviation of the ops of each gap, as a share of their mean."""
-    mean = seen.ops / seen.n
-    return math.sqrt(max(0.0, seen.each_ops2 / seen.n - mean * mean)) / mean if mean else 0.0
 
 
 def _have_more(seen: Seen, ops: float) -> bool:

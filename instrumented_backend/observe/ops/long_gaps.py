@@ -20,6 +20,7 @@ from instrumented_backend.observe.ops.scaled import (
     Group,
     Scaled,
     by_octave,
+    deviation,
     like,
     nearest,
     of_others,
@@ -161,10 +162,7 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
 
 def _have_as_many(looked: Seen) -> bool:
     """Had each about as many ops, as evaluations have, however long they take?"""
-    if looked.n < ENOUGH or not looked.ops:
-        return False
-    mean = looked.ops / looked.n
-    return bool(looked.each_ops2 / looked.n - mean * mean <= (ABOUT * mean) ** 2)
+    return bool(looked.n >= ENOUGH and looked.ops and deviation(looked) <= ABOUT)
 
 
 def _by_each(slices: Part, looked: Seen, ns: float, elsewhere: Part) -> Scaled:
@@ -262,10 +260,7 @@ def _are_alike(group: Group) -> bool:
     seen = Seen()
     seen.add(group.certain.seen)
     seen.add(group.random.seen)
-    if seen.n < 2:
-        return False
-    mean = seen.ops / seen.n
-    return bool(seen.each_ops2 / seen.n - mean * mean <= (ALIKE * mean) ** 2)
+    return seen.n >= 2 and deviation(seen) <= ALIKE
 
 
 def _alike_nearby(group: Group, after: list[Group]) -> Part | None:

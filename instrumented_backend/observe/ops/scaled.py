@@ -131,6 +131,12 @@ def together(parts: list[Part]) -> Part:
     return Part(seen, Together([part.cells for part in parts]) if parts else [])
 
 
+def deviation(seen: Seen) -> float:
+    """The standard deviation of the ops of each gap, as a share of their mean; 0 without ops."""
+    mean = seen.ops / seen.n if seen.n else 0.0
+    return math.sqrt(max(0.0, seen.each_ops2 / seen.n - mean * mean)) / mean if mean else 0.0
+
+
 def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scaled]:
     """``n`` gaps that took ``ns`` and were not seen in certain windows."""
     if random.seen.n >= ENOUGH or not certain.seen.n:
