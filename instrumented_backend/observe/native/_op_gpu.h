@@ -58,6 +58,8 @@ struct GpuMark {
   uint64_t span = 0;
   int64_t key = 0;
   bool begins = false;
+  bool has_all = false;        // every call under way is timed
+  bool is_first = false;       // of a call's begin: none of its graph's was read before
   uint32_t stands_for = 1;     // of a begin: so many calls or ops
   int64_t first_op_ns = 0;     // of a call's begin: of the gap before, the host's time
   int64_t own_ns = 0;          // of an end: the host's time in the span
@@ -83,14 +85,15 @@ struct Spell {
 // Handed out, as the next two.
 struct GpuTimeRow {
   int64_t device;
-  double captured_ns[kSets] = {};  // of all calls
-  double union_ns[kSets] = {};     // those on several streams at once counted once
-  double seen_ns[kSets] = {};      // between events
-  double behind_ns[kSets] = {};    // of it, while the GPU was behind the host
-  double gap_ns[kSets] = {};       // between calls
-  double idle_ns[kSets] = {};      // of it, before the host's first op
-  double ends[kSets] = {};         // of calls
-  double late_ns[kSets] = {};      // in all, how far the GPU was behind the host at these
+  // While every call under way was timed, and none was its graph's first: `n` of all calls, `ops`
+  // with those at once counted once.
+  Seen at_once[kSets] = {};
+  double seen_ns[kSets] = {};    // between events
+  double behind_ns[kSets] = {};  // of it, while the GPU was behind the host
+  double gap_ns[kSets] = {};     // between calls
+  double idle_ns[kSets] = {};    // of it, before the host's first op
+  double ends[kSets] = {};       // of calls
+  double late_ns[kSets] = {};    // in all, how far the GPU was behind the host at these
   // Of all calls and ops that the GPU was behind at, from their begin to their end: what they took
   // it, and the host.
   double work_ns[kSets] = {};
@@ -125,6 +128,7 @@ struct GpuDevice {
   size_t made = 0;
   std::deque<Spell> spells;
   GpuTimeRow times{};
+  std::array<Sums, kSets> at_once;
 };
 
 // Of an op: its mark, -1 where there is none, and its slot.
@@ -241,9 +245,12 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   std::stable_sort(marks.begin(), marks.end(),
                    [](const GpuMark& a, const GpuMark& b) { return a.gpu_ns < b.gpu_ns; });
   const Set set = spell.set;
-  bool has_all = true;  // where calls are left out, nothing tells which are at once
+  // A certain window may be the only one: how far its parts differ is what is known then.
+  const uint64_t draw = set == kCertain ? spell.number : spell.window;
+  bool is_thinned = false;  // where calls are left out, nothing tells which are at once
+  double captured_ns = 0, union_ns = 0;
   std::unordered_map<uint64_t, const GpuMark*> open;
-  size_t calls_open = 0;
+  size_t calls_open = 0, firsts_open = 0;
   const GpuMark* before = nullptr;
   const GpuMark* last_end = nullptr;  // of a call
   for (GpuMark& mark : marks) {
@@ -253,11 +260,16 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
       const double ns = mark.gpu_ns - before->gpu_ns;
       d.times.seen_ns[set] += ns;
       d.times.behind_ns[set] += mark.lag_ns > kBehindNs ? ns : std::clamp(before->lag_ns, 0.0, ns);
-      d.times.union_ns[set] += has_all && calls_open > 0 ? ns : 0;
+      if (before->has_all && mark.has_all && !is_thinned && calls_open > 0 && firsts_open == 0) {
+        captured_ns += double(calls_open) * ns;
+        union_ns += ns;
+      }
     }
     before = &mark;
     if (mark.begins) {
-      has_all = has_all && (mark.key == 0 || mark.stands_for == 1);
+      is_thinned = is_thinned || (mark.key != 0 && mark.stands_for > 1);
+      mark.is_first = mark.key != 0 && !g.calls[mark.key].called;
+      firsts_open += mark.is_first;
       open[mark.span] = &mark;
       if (mark.key != 0 && calls_open++ == 0 && last_end != nullptr &&
           mark.first_op_ns != kUnknownOp && mark.stream == last_end->stream) {
@@ -291,15 +303,13 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
       d.times.ends[set] += 1;
       d.times.late_ns[set] += std::max(0.0, mark.lag_ns);
       --calls_open;
+      firsts_open -= begin.is_first;
       last_end = &mark;
-      d.times.captured_ns[set] += has_all ? ns : 0;
       GpuCalls& calls = g.calls[mark.key];
       if (!std::exchange(calls.called, true) && set == kCertain) {
         calls.first_ns = ns;
         calls.first_host_ns = host_ns;
       } else {
-        // A certain window may be the only one: how far its parts differ is what is known then.
-        const uint64_t draw = set == kCertain ? spell.number : spell.window;
         calls.sums[set].add(draw, 1, ns, ns - host_ns, ns);
         calls.host_ns[set] += host_ns;
       }
@@ -311,6 +321,9 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
         sum.ns += ns;
       }
     }
+  }
+  if (captured_ns > 0) {
+    d.at_once[set].add(draw, captured_ns, union_ns, union_ns, 0);
   }
 }
 
@@ -411,6 +424,12 @@ bool record_mark(GpuMark& mark, int32_t device) {
   return true;
 }
 
+// Is every call under way timed: the window has seen it begin.
+bool has_all_calls(uint64_t in_window, int64_t now) {
+  return untimed_calls.load(std::memory_order_relaxed) == 0 &&
+         open_now.load(std::memory_order_relaxed) / kSets == in_window && now < head_end.load();
+}
+
 // A call or an op begins, in a window. Without a key it is an op.
 Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_ns,
                 uint32_t stands_for) {
@@ -428,6 +447,7 @@ Span begin_span(int32_t device, int64_t key, uint64_t seen_by, int64_t first_op_
     spell.base = mark.event;
   }
   mark.span = ++g.spans;
+  mark.has_all = has_all_calls(spell.window, mark.host_ns);
   if (key != 0) {
     g.calls[key].timed = true;
   }
@@ -464,6 +484,7 @@ void end_span(const Span& span, int64_t own_ns, int64_t apart_ns, const char* na
   }
   --spell->open;
   if (recorded) {
+    mark.has_all = has_all_calls(spell->window, mark.host_ns);
     spell->waiting.push_back(mark);
     poll(g, d, kPolled, false);
   }
@@ -524,7 +545,8 @@ void clear_gpu() {
       d.unused.push_back(spell.base);
     }
     d.spells.clear();
-    d.times = {};
+    d.times = GpuTimeRow();
+    d.at_once = {};
   }
   for (GpuCalls& calls : g.calls) {
     calls = {.device = calls.device};

@@ -279,6 +279,10 @@ void book_call(Meter& m, Line& line, int64_t key, int64_t ns, int64_t now) {
   region.longest_ns = std::max(region.longest_ns, ns);
   line.spent.captured_ns += ns;
   line.graph = key;
+  line.in_call = false;
+  if (std::exchange(line.untimed_call, false)) {
+    untimed_calls.fetch_sub(1, std::memory_order_relaxed);
+  }
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
 }
 
@@ -289,6 +293,7 @@ void book_notes(Line& line) {
   while (line.notes->take(note)) {
     if (note.ns < 0) {
       line.timed = false;
+      line.in_call = true;
       end_gap(line, note.key, note.at_ns);
     } else {
       book_call(m, line, note.key, note.ns, note.at_ns);

@@ -123,6 +123,7 @@ void op_meter_enter(int64_t key) {
     Line& line = *line_for_mark(t);
     line.cost_ns += cost_ns;
     line.timed = t.call.number != 0;
+    line.in_call = true;
     t.region_start = now_ns();
     last = end_gap(line, key, t.region_start);
   }

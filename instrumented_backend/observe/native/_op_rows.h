@@ -238,9 +238,14 @@ int64_t op_meter_gpu_times(GpuTimeRow* out, int64_t capacity) {
   std::lock_guard<std::mutex> lock(g.mutex);
   Output<GpuTimeRow> output{out, capacity};
   for (int32_t i = 0; i < kMaxDevices; ++i) {
-    if (g.devices[i].used) {
-      GpuTimeRow row = g.devices[i].times;
+    GpuDevice& d = g.devices[i];
+    if (d.used) {
+      GpuTimeRow row = d.times;
       row.device = i;
+      for (int set = 0; set < kSets; ++set) {
+        d.at_once[set].close();
+        row.at_once[set] = d.at_once[set].seen;
+      }
       output.add(row);
     }
   }

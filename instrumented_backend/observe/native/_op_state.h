@@ -422,14 +422,16 @@ struct alignas(kCacheLine) Line {
   uint32_t quiet = 0;  // threads that are quiet on it
   uint32_t in_data = 0;
   Spent spent;
-  int64_t cost_ns = 0;             // of the gap: ours, before the window's end
-  int64_t tail_cost_ns = 0;        // and after it
-  int64_t first_op = 0;            // of it: when it began
-  int64_t quiet_since = 0;         // what is not yet in `apart_ns`
-  int64_t seen_from = 0;           // since when it is seen, if it is
-  int64_t seen_apart = 0;          // `apart_ns` at that time
-  int64_t seen_cost = 0;           // `cost_ns` at that time
-  bool timed = false;              // by the GPU: the last call
+  int64_t cost_ns = 0;       // of the gap: ours, before the window's end
+  int64_t tail_cost_ns = 0;  // and after it
+  int64_t first_op = 0;      // of it: when it began
+  int64_t quiet_since = 0;   // what is not yet in `apart_ns`
+  int64_t seen_from = 0;     // since when it is seen, if it is
+  int64_t seen_apart = 0;    // `apart_ns` at that time
+  int64_t seen_cost = 0;     // `cost_ns` at that time
+  bool timed = false;        // by the GPU: the last call
+  bool in_call = false;
+  bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
   Ops tail;                        // of a watched one: the rest
@@ -525,6 +527,7 @@ std::atomic<int64_t>& collected_ns = shared.collected_ns;
 std::atomic<uint64_t>& passes = shared.passes;
 std::atomic<Line*>& last_line = shared.last_line;
 uint64_t& marks_seen = shared.marks_seen;
+std::atomic<int64_t> untimed_calls{0};  // under way since before the window opened
 Set window_set = kCertain;
 uint64_t window = 0;
 int64_t opened_ns = 0;

@@ -33,7 +33,10 @@ void open_window(Set set, int64_t until, Whole whole) {
     opened_ns = now_ns();
     first_mark = marks_seen;
     head_end = until;
+    untimed_calls = 0;
     for (Line* line : m.lines) {
+      line->untimed_call = line->in_call;
+      untimed_calls.fetch_add(line->untimed_call, std::memory_order_relaxed);
       if (line->from != nullptr) {
         settle_quiet(*line, opened_ns);
         line->was_seen = true;

@@ -163,18 +163,20 @@ class GpuFunctions(ctypes.Structure):
 class GpuTimeRow(ctypes.Structure):
     """What windows saw of one GPU's time, in nanoseconds, by set.
 
-    ``captured_ns`` is of all calls, ``union_ns`` counts those at once on several streams once.
-    ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host; ``gap_ns``
-    between calls, ``idle_ns`` of it before the host's first op. At the ``ends`` of calls the GPU
-    was ``late_ns`` behind the host, in all. Calls and ops at whose begin and end it was behind took
-    it ``work_ns``, and the host ``asking_ns``.
+    ``at_once`` is of the time in which every call under way was timed, and none was its graph's
+    first: ``n`` of all calls, ``ops`` with those at once, on several streams or threads, counted
+    once. ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host;
+    ``gap_ns`` between calls, ``idle_ns`` of it before the host's first op. At the ``ends`` of calls
+    the GPU was ``late_ns`` behind the host, in all. Calls and ops at whose begin and end it was
+    behind took it ``work_ns``, and the host ``asking_ns``.
     """
 
     _fields_: ClassVar = [
         ("device", ctypes.c_int64),
+        ("at_once", Seen * _SETS),
         *_fields(
             ctypes.c_double * _SETS,
-            *("captured_ns", "union_ns", "seen_ns", "behind_ns", "gap_ns", "idle_ns"),
+            *("seen_ns", "behind_ns", "gap_ns", "idle_ns"),
             *("ends", "late_ns", "work_ns", "asking_ns"),
         ),
     ]

@@ -7,7 +7,7 @@ from typing import Any
 
 from instrumented_backend.observe.native.build import GpuCallRow, GpuTimeRow, RegionRow, Seen
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
-from instrumented_backend.observe.ops.spread import SPREAD, variance
+from instrumented_backend.observe.ops.spread import SPREAD, variance, variance_of_windows
 
 CERTAIN, RANDOM = range(2)
 ENOUGH_NS = 2e7  # that random windows saw of a GPU, to tell what it is bound by without the others
@@ -97,16 +97,16 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
         unseen_ns = sum(float(regions[key].ns) for key, part in parts.items() if part is None)
         chosen = RANDOM if times.seen_ns[RANDOM] >= ENOUGH_NS else None
         first_ns = sum(max(0.0, row.first_ns) for row in rows)
-        certain_ns = first_ns + sum(row.seen[CERTAIN].op_ns for row in rows)
-        others_ns = sum(part.ns for part in known.values()) + unseen_ns - certain_ns
-        known_overlap, overlap = _overlaps(times, first_ns)
+        certain_ns = sum(row.seen[CERTAIN].op_ns for row in rows)
+        others_ns = sum(part.ns for part in known.values()) + unseen_ns - certain_ns - first_ns
+        known_overlap, overlap, its_error = _overlaps(times)
         found.append(
             GpuEstimate(
                 device=times.device,
-                captured_ns=known_overlap * certain_ns + overlap * others_ns,
+                captured_ns=first_ns + known_overlap * certain_ns + overlap * others_ns,
                 # The same windows saw them all: they err together.
-                error_ns=overlap
-                * (sum(part.error for part in known.values()) + unseen_ns / SPREAD),
+                error_ns=overlap * (sum(part.error for part in known.values()) + unseen_ns / SPREAD)
+                + its_error * others_ns,
                 idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,
                 behind_share=_share(times.behind_ns, times.seen_ns, chosen),
                 work_share=_share(times.work_ns, times.asking_ns, chosen, math.inf),
@@ -119,17 +119,27 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
     return found
 
 
-def _overlaps(times: GpuTimeRow, first_ns: float) -> tuple[float, float]:
+def _overlaps(times: GpuTimeRow) -> tuple[float, float, float]:
     """Calls at once, on several streams or threads, are one piece of the timeline: of how much.
 
-    Of the calls of certain windows, and of the others: by random windows, or, without the graphs'
-    first calls, which take long and have none beside them, by the certain ones.
+    Of the calls of certain windows, and of the others, with the standard error of that. Graphs'
+    first calls, which take long, have none beside them.
     """
-    known = _ratio(times.union_ns[CERTAIN], times.captured_ns[CERTAIN], 1.0)
-    if times.captured_ns[RANDOM]:
-        return known, _ratio(times.union_ns[RANDOM], times.captured_ns[RANDOM], 1.0)
-    later_ns = times.captured_ns[CERTAIN] - first_ns
-    return known, _ratio(max(0.0, times.union_ns[CERTAIN] - first_ns), later_ns, known)
+    certain, random = times.at_once
+    others = random if random.n else certain
+    known = certain if certain.n else random
+    return (
+        _ratio(known.ops, known.n, 1.0),
+        _ratio(others.ops, others.n, 1.0),
+        _overlap_error(others),
+    )
+
+
+def _overlap_error(seen: Seen) -> float:
+    """One window tells nothing of others: two standard errors are all that is at once in it."""
+    if seen.windows < 2:
+        return (1 - _ratio(seen.ops, seen.n, 1.0)) / SPREAD
+    return float(math.sqrt(variance_of_windows(seen, "ops", 1.0)) / seen.n)
 
 
 def _share(part: Any, whole: Any, chosen: int | None, most: float = 1.0) -> float | None:

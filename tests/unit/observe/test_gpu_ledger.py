@@ -59,7 +59,7 @@ def seen(gpu_s: float, behind: float, late_s: float = 0.0, idle: float = 0.0) ->
         window.ops2, window.ops_n = window.ops**2, 3 * window.ops
         calls.seen[1].add(window)
     calls.host_ns[1] = 6 * 0.1 * S
-    times.captured_ns[1] = times.union_ns[1] = 6 * gpu_s * S
+    times.at_once[1] = Seen(n=6 * gpu_s * S, ops=6 * gpu_s * S, windows=1)
     times.seen_ns[1], times.behind_ns[1] = 10 * S, behind * 10 * S
     times.gap_ns[1], times.idle_ns[1] = 4 * S, idle * 4 * S
     times.ends[1], times.late_ns[1] = 6, 6 * late_s * S

@@ -73,7 +73,8 @@ def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
     assert (count, ms) == (2, pytest.approx(10, abs=0.01))
     assert first_ms(found, OTHER) == pytest.approx(1, abs=0.01)
     (times,) = found.times
-    assert times.captured_ns[CERTAIN] / 1e6 == pytest.approx(61, abs=0.01)
+    # The first call of each is apart.
+    assert times.at_once[CERTAIN].n / 1e6 == pytest.approx(10, abs=0.01)
     assert times.seen_ns[CERTAIN] / 1e6 == pytest.approx(70, abs=0.01)
     assert times.behind_ns[CERTAIN] / times.seen_ns[CERTAIN] > 0.9
 
@@ -150,8 +151,35 @@ def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
         call(op_meter, key, lambda: gpu.work(50))
     catch_up(op_meter, gpu)
     (times,) = seen(op_meter).times
-    assert 100 <= times.captured_ns[CERTAIN] / 1e6 < 150
-    assert times.union_ns[CERTAIN] < 0.8 * times.captured_ns[CERTAIN]
+    at_once = times.at_once[CERTAIN]
+    assert at_once.n / 1e6 == pytest.approx(100, abs=0.1)
+    assert at_once.ops < 0.8 * at_once.n
+
+
+def test_calls_beside_one_that_is_not_timed_do_not_tell_which_are_at_once(
+    op_meter: Any, gpu: FakeGpu
+) -> None:
+    """It began before the window opened, on another thread."""
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def waits() -> None:
+        begun.set()
+        goes_on.wait()
+
+    other = threading.Thread(target=call, args=(op_meter, OTHER, waits))
+    other.start()
+    begun.wait()
+    op_meter.op_meter_open(False)
+    gpu.work(BEHIND_MS)
+    call(op_meter, KEY, lambda: gpu.work(20))
+    goes_on.set()
+    other.join()
+    for _ in range(2):
+        call(op_meter, KEY, lambda: gpu.work(4))
+    catch_up(op_meter, gpu)
+    found = seen(op_meter)
+    assert found.times[0].at_once[CERTAIN].n / 1e6 == pytest.approx(8, abs=0.01)
+    assert first_ms(found, KEY) == pytest.approx(20, abs=0.01)
 
 
 def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
@@ -165,8 +193,9 @@ def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
     # Some are timed after the thousandth, too, and are not in it.
     calls = times.ends[CERTAIN]
     assert calls > 1.05 * MANY_SPANS
-    assert times.captured_ns[CERTAIN] / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
-    assert times.union_ns[CERTAIN] / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
+    at_once = times.at_once[CERTAIN]
+    assert at_once.n / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
+    assert at_once.ops / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
 
 
 def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:

@@ -24,6 +24,8 @@ from metering import (
     window_by_chance,
 )
 
+from instrumented_backend.observe.ops.observed import Kind
+from instrumented_backend.observe.ops.scaled import UNLIKE
 from instrumented_backend.observe.ops.work import done
 
 X = torch.ones(2)
@@ -272,13 +274,17 @@ def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
 
 
 def test_a_short_gap_is_not_seen_in_slices(op_meter: Any) -> None:
-    call(op_meter, 1)
-    op_meter.op_meter_open(False)
-    torch.sin(X)
-    op_meter.op_meter_close()
-    call(op_meter, 2)
-    (kind,) = kinds_after(seen(op_meter), 1)
-    assert all(part.seen.n == 0 and not part.cells for part in (*kind.wholes, *kind.slices))
+    """On a busy machine one may be long: again, until one is not."""
+    short: list[Kind] = []
+    while not short:
+        call(op_meter, 1)
+        op_meter.op_meter_open(False)
+        torch.sin(X)
+        op_meter.op_meter_close()
+        call(op_meter, 2)
+        short = [kind for kind in kinds_after(seen(op_meter), 1, to=2) if kind.octave < UNLIKE]
+    for kind in short:
+        assert all(part.seen.n == 0 and not part.cells for part in (*kind.wholes, *kind.slices))
 
 
 def test_positions_in_a_loop_are_apart(op_meter: Any) -> None:

@@ -154,18 +154,45 @@ def seen(*calls: GpuCallRow, **times: float) -> GpuSeen:
     return GpuSeen([made], list(calls))
 
 
+def at_once(*windows: tuple[float, float]) -> Seen:
+    """What calls took in each, and those at once counted once, in milliseconds."""
+    found = Seen()
+    for all_ms, ms in windows:
+        n, ops = all_ms * MS, ms * MS
+        found.add(Seen(n=n, ops=ops, windows=1, n2=n * n, ops2=ops * ops, ops_n=ops * n))
+    return found
+
+
 def test_calls_at_once_on_two_streams() -> None:
     """Of two seconds of calls, half a second was double."""
     made = seen(
         row(chance=[[(10, 10)] * 5] * 2),
         row(chance=[[(10, 10)] * 5] * 2, key=1),
-        captured=200,
-        union=150,
         seen=300,
     )
+    made.times[0].at_once[RANDOM] = at_once((120, 90), (80, 60))
     (found,) = gpu_estimates(made, {0: region(100, 1000), 1: region(100, 1000)})
     assert found.captured_ns == pytest.approx(1500 * MS)
     assert found.by_key == {0: pytest.approx(1000 * MS), 1: pytest.approx(1000 * MS)}
+    assert found.error_ns == pytest.approx(0)
+
+
+def test_windows_that_differ_in_how_many_calls_are_at_once() -> None:
+    """All were, two by two, in the one; none in the other."""
+    made = seen(row(chance=[[(10, 10)] * 5] * 2))
+    made.times[0].at_once[RANDOM] = at_once((50, 25), (50, 50))
+    (found,) = gpu_estimates(made, {0: region(100, 1000)})
+    assert found.captured_ns == pytest.approx(750 * MS)
+    # One degree of freedom: the spread is more than the ratios' distance.
+    assert found.spread_ns > 250 * MS
+
+
+def test_one_window_tells_nothing_of_how_many_calls_are_at_once_in_others() -> None:
+    made = seen(row(chance=[[(10, 10)] * 5] * 2))
+    made.times[0].at_once[RANDOM] = at_once((100, 60))
+    (found,) = gpu_estimates(made, {0: region(100, 1000)})
+    assert found.captured_ns == pytest.approx(600 * MS)
+    assert found.spread_ns == pytest.approx(400 * MS)
 
 
 @pytest.mark.parametrize("chance, others_ms", [(False, 800 * 0.5), (True, 750 * 0.25)])
@@ -174,9 +201,9 @@ def test_first_calls_have_none_beside_them(chance: bool, others_ms: float) -> No
     windows = [[(10, 10)] * 5] if chance else ()
     made = seen(row([[(10, 10)] * 20], windows, first=(1000, 1000)))
     times = made.times[0]
-    times.captured_ns[CERTAIN], times.union_ns[CERTAIN] = 1200 * MS, 1100 * MS
+    times.at_once[CERTAIN] = at_once((200, 100))
     if chance:
-        times.captured_ns[RANDOM], times.union_ns[RANDOM] = 50 * MS, 12.5 * MS
+        times.at_once[RANDOM] = at_once((50, 12.5))
     calls = 1 + 20 + (75 if chance else 80)
     (found,) = gpu_estimates(made, {0: region(calls, 1000 + 10 * (calls - 1))})
     assert found.captured_ns == pytest.approx((1100 + others_ms) * MS)
@@ -185,8 +212,6 @@ def test_first_calls_have_none_beside_them(chance: bool, others_ms: float) -> No
 def test_shares_of_the_windows() -> None:
     made = seen(
         row(chance=[[(10, 10)] * 5] * 2),
-        captured=100,
-        union=100,
         seen=200,
         behind=150,
         gap=80,
@@ -198,7 +223,7 @@ def test_shares_of_the_windows() -> None:
 
 
 def test_how_late_the_gpu_is() -> None:
-    made = seen(row(chance=[[(10, 10)] * 5] * 2), captured=1, union=1)
+    made = seen(row(chance=[[(10, 10)] * 5] * 2))
     made.times[0].ends[RANDOM], made.times[0].late_ns[RANDOM] = 4, 80 * MS
     (found,) = gpu_estimates(made, {0: region(10, 100)})
     assert found.late_ns == 20 * MS
