@@ -239,8 +239,27 @@ void* take_event(Gpu& g, int32_t device) {
 
 // --- Reading ------------------------------------------------------------------------------------
 
+// How late the GPU was at each. A span begins where the host's does: a GPU that waits for the host
+// waits for the recording of its event, too. One that is behind does not; compilations are apart.
+void place_marks(Spell& spell) {
+  std::unordered_map<uint64_t, GpuMark*> begins;
+  for (GpuMark& mark : spell.read) {
+    // A host that was held up before it had recorded it was not ahead meanwhile.
+    mark.lag_ns = mark.gpu_ns + spell.distance_ns - double(mark.recorded_ns);
+    if (mark.begins) {
+      begins[mark.span] = &mark;
+    } else if (const auto found = begins.find(mark.span); found != begins.end()) {
+      GpuMark& begin = *found->second;
+      const int64_t apart_ns =
+          begin.lag_ns > kBehindNs ? mark.apart_ns : mark.host_ns - begin.host_ns - mark.own_ns;
+      begin.gpu_ns = std::min(mark.gpu_ns, begin.gpu_ns + double(apart_ns));
+    }
+  }
+}
+
 // All events of a spell are there: what they tell goes into the sums. With the mutex.
 void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
+  place_marks(spell);
   std::vector<GpuMark>& marks = spell.read;
   std::stable_sort(marks.begin(), marks.end(),
                    [](const GpuMark& a, const GpuMark& b) { return a.gpu_ns < b.gpu_ns; });
@@ -254,8 +273,6 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   const GpuMark* before = nullptr;
   const GpuMark* last_end = nullptr;  // of a call
   for (GpuMark& mark : marks) {
-    // A host that was held up before it had recorded it was not ahead meanwhile.
-    mark.lag_ns = mark.gpu_ns + spell.distance_ns - double(mark.recorded_ns);
     if (before != nullptr) {
       const double ns = mark.gpu_ns - before->gpu_ns;
       d.times.seen_ns[set] += ns;
@@ -289,11 +306,7 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
     const GpuMark& begin = *found->second;
     open.erase(found);
     const double host_ns = double(mark.own_ns);
-    // A GPU that waits for the host waits for the recording of events, too.
-    const double apart_ns = begin.lag_ns > kBehindNs
-                                ? double(mark.apart_ns)
-                                : double(mark.host_ns - begin.host_ns - mark.own_ns);
-    const double ns = std::max(0.0, mark.gpu_ns - begin.gpu_ns - apart_ns);
+    const double ns = mark.gpu_ns - begin.gpu_ns;
     if (begin.lag_ns > kBehindNs && mark.lag_ns > kBehindNs &&
         (mark.key != 0 || mark.name != nullptr)) {
       d.times.work_ns[set] += begin.stands_for * ns;

@@ -6,8 +6,9 @@ seen of all of these tells of each.
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
@@ -43,6 +44,7 @@ class _Known:
     near: list[Group]  # of whose gaps slices tell that they have many ops
     looked: Seen
     wholes: list[Part]
+    by_chance: list[Part]  # of these, those that random windows saw
     share: float  # how many of the unseen have
     share_variance: float
 
@@ -96,23 +98,27 @@ def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Know
     looked = _sum(other.looked for other in with_ops)
     if not looked.n:
         return None
-    wholes = [part for other in near for part in (other.certain, other.random)]
+    by_chance, certain = (
+        [part for part in parts if _have_more(part.seen, least)]
+        for parts in ([other.random for other in near], [other.certain for other in near])
+    )
     # Those of certain windows are themselves: most are a program's first.
     own = [group.random.seen, group.looked]
-    by_chance = own
+    tell = own
     if not any(seen.n for seen in own):
-        by_chance = [other.looked for other in near]
+        tell = [other.looked for other in near]
         if group.own_ns / sum(group.n) < TOO_SHORT * looked.op_ns / looked.n:
             return None
-    n = sum(seen.n for seen in by_chance)
-    many = sum(seen.n for seen in by_chance if _have_more(seen, least))
+    n = sum(seen.n for seen in tell)
+    many = sum(seen.n for seen in tell if _have_more(seen, least))
     if not many:
         return None
     of_next = (many + 1) / (n + 2)  # Laplace's rule of succession
     return _Known(
         with_ops,
         looked,
-        [part for part in wholes if _have_more(part.seen, least)],
+        [*certain, *by_chance],
+        by_chance,
         many / n,
         of_next * (1 - of_next) / (n + 3),
     )
@@ -133,7 +139,7 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
     slices = together([part for other in known.near for part in other.slices])
     whole = wholes.seen
     if _tell_as_much(whole, looked):
-        part, ops = wholes, n * whole.ops / whole.n
+        part, ops = _timed_as(wholes, together(known.by_chance), slices), n * whole.ops / whole.n
         own_variance = variance_of_gaps(whole, "ops", n / whole.n)
         ops_variance = own_variance if whole.n >= 2 else _of_slices(looked, n, ops)
     else:
@@ -161,6 +167,32 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         ns_variance + (unsure + ABOUT**2) * op_ns**2,
         in_slices=part is slices,
     )
+
+
+def _timed_as(wholes: Part, *others: Part) -> Part:
+    """Their ops take as long, on average, as those of the first of the ``others`` that has any.
+
+    A program's first evaluation, which a certain window may have seen, loads kernels; it stands for
+    itself.
+    """
+    source = next((part for part in others if part.seen.op_ns), wholes)
+    usual, known = _op_ns_by_name(source), _op_ns_by_name(wholes)
+    faster = {name: ns / known[name] for name, ns in usual.items() if known.get(name)}
+    cells = [
+        replace(cell, time_ns=round(cell.time_ns * faster.get(cell.name, 1.0)))
+        for cell in wholes.cells
+    ]
+    seen = _sum([wholes.seen])
+    seen.op_ns = sum(cell.time_ns for cell in cells)
+    return Part(seen, cells)
+
+
+def _op_ns_by_name(part: Part) -> dict[str, float]:
+    """What one op of each name takes, on average."""
+    ns: Counter[str] = Counter()
+    for cell in part.cells:
+        ns[cell.name] += cell.time_ns
+    return {name: ns[name] / count for name, count in part.counts.items() if count}
 
 
 def _of_slices(looked: Seen, n: float, ops: float) -> float:

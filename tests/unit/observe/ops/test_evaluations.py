@@ -5,6 +5,7 @@ import math
 import pytest
 from seen_gaps import S, kind, nothing, observed, part
 
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import Estimate, estimate
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD
@@ -122,3 +123,31 @@ def test_their_ops_take_no_longer_than_they_do() -> None:
     assert found.ops == pytest.approx(STEPS + 11 * EACH)
     # As much of their own time as slices of them say: a half.
     assert found.ns == pytest.approx(500 * MS + 88 * MS + 400 * MS / 2)
+
+
+@pytest.mark.parametrize("with_chance", [False, True])
+def test_what_the_first_one_loads_is_its_own(with_chance: bool) -> None:
+    """A certain window saw it: kernels of `mm` are loaded, which takes as long as all its ops."""
+
+    def of_two(seen: Part, mm_ns: float) -> Part:
+        half, mul_ns = round(seen.seen.ops / 2), seen.seen.op_ns - mm_ns
+        cells = [
+            Cell("aten::mm", 0, 0, half, round(mm_ns), {}),
+            Cell("aten::mul", 0, 1, half, round(mul_ns), {}),
+        ]
+        return Part(seen.seen, cells)
+
+    slices, looked = slices_of((50, EACH), (50, EACH))
+    slices = of_two(slices, 0.8 * slices.seen.op_ns)
+    first = of_two(part((1, 100 * MS, EACH, 75 * MS)), 70 * MS)
+    whole = of_two(part((1, 50 * MS, EACH, 25 * MS)), 20 * MS) if with_chance else None
+    found = found_with(
+        evaluations(10, 50, 25, slices, looked, by_chance=whole),
+        evaluations(1, 100, 26, nothing(), nothing(), certain=first),
+    )
+    names = found.by_name
+    assert names["aten::mm"].ops == names["aten::mul"].ops == pytest.approx(11 * EACH / 2)
+    # Slices and windows of chance saw four fifths in it.
+    others_ns = 250 * MS
+    assert names["aten::mm"].ns == pytest.approx(70 * MS + 0.8 * others_ns, rel=0.001)
+    assert names["aten::mul"].ns == pytest.approx(5 * MS + 0.2 * others_ns, rel=0.001)
