@@ -122,6 +122,21 @@ def test_a_gpu_that_waits_for_the_host(op_meter: Any, gpu: FakeGpu) -> None:
     assert times.behind_ns[CERTAIN] < 0.5 * times.seen_ns[CERTAIN]
 
 
+def test_what_recording_takes_is_no_time_of_a_call_at_once_with_others(
+    op_meter: Any, gpu: FakeGpu
+) -> None:
+    """The GPU waits for it: on one thread, what is at once is just what calls take."""
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)  # the first is apart
+    gpu.be(held_up_ms=5)
+    for _ in range(2):
+        call(op_meter, KEY, lambda: time.sleep(0.01))
+    found = seen(op_meter)
+    count, ms = ms_of(found, KEY)
+    at_once = found.times[0].at_once[CERTAIN]
+    assert count == 2 and at_once.n / 1e6 == at_once.ops / 1e6 == pytest.approx(ms)
+
+
 def test_idle_until_the_first_op(op_meter: Any, gpu: FakeGpu) -> None:
     """Between two calls the GPU is known to be idle until the host asks for something."""
     op_meter.op_meter_open(False)

@@ -127,7 +127,7 @@ def test_their_ops_take_no_longer_than_they_do() -> None:
 
 @pytest.mark.parametrize("with_chance", [False, True])
 def test_what_the_first_one_loads_is_its_own(with_chance: bool) -> None:
-    """A certain window saw it: kernels of `mm` are loaded, which takes as long as all its ops."""
+    """A certain window saw it load kernels of `mm`, which takes longer than all others of one."""
 
     def of_two(seen: Part, mm_ns: float) -> Part:
         half, mul_ns = round(seen.seen.ops / 2), seen.seen.op_ns - mm_ns
