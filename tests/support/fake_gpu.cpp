@@ -1,7 +1,8 @@
 // A GPU in the host's time, for tests of the op meter's native part where there is none.
 //
 // A stream does what it is given, one thing after the other; an event is reached when what was
-// given before it is done. Native, because a thread of ours asks it without the interpreter.
+// given before it is done. While it is held, it does nothing: it is behind, however slow the host
+// is. Native, because a thread of ours asks it without the interpreter.
 
 #include <algorithm>
 #include <atomic>
@@ -22,6 +23,8 @@ thread_local int32_t current = 0;    // device
 int64_t made = 0, stream = 1;
 int capturing = 0, error = 0, mode = 0;
 int64_t record_ns = 0;  // what the host is held up for in recording an event
+int64_t held_at = 0;    // a moment far away at which it goes on; 0: it is not held
+constexpr int64_t kFarNs = int64_t(1) << 60;
 // Of this thread, until it is asked for: what the program would be told next.
 thread_local int pending = 0;
 constexpr int kInvalidHandle = 400, kNotReady = 600, kIllegalAddress = 700;
@@ -32,7 +35,7 @@ int64_t now_ns() {
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-int64_t when_free(void* on) { return std::max(now_ns(), free_at[on]); }
+int64_t when_free(void* on) { return std::max(held_at ? held_at : now_ns(), free_at[on]); }
 
 struct Called : std::lock_guard<std::mutex> {
   explicit Called(const char* name) : std::lock_guard<std::mutex>(mutex) { ++calls[name]; }
@@ -129,7 +132,27 @@ void fake_reset() {
   made = pending = 0;
   stream = 1;
   capturing = error = mode = 0;
-  record_ns = 0;
+  record_ns = held_at = 0;
+}
+
+void fake_hold() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  held_at = kFarNs;
+}
+
+// It does now what it was given while it was held.
+void fake_release() {
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (held_at == 0) {
+    return;
+  }
+  const int64_t sooner = held_at - now_ns();
+  for (auto* moments : {&free_at, &reached}) {
+    for (auto& [of, moment] : *moments) {
+      moment -= moment >= held_at ? sooner : 0;
+    }
+  }
+  held_at = 0;
 }
 
 void fake_work(int64_t ns, int64_t on) {

@@ -47,8 +47,13 @@ class FakeGpu:
     def work(self, ms: float) -> None:
         self._lib.fake_work(int(1e6 * ms), self._stream)
 
+    def hold(self) -> None:
+        """It does nothing of what it is given from now on until :meth:`synchronize`."""
+        self._lib.fake_hold()
+
     def synchronize(self) -> None:
         """Wait until all streams have done what they were given."""
+        self._lib.fake_release()
         while (left_ns := self._lib.fake_busy_ns()) > 0:
             time.sleep(1e-9 * left_ns)
 

@@ -10,7 +10,8 @@ import fake_gpu
 import pytest
 import torch
 from fake_gpu import FakeGpu
-from metering import CERTAIN, RANDOM, call, end_window, window_by_chance
+from metering import CERTAIN, RANDOM, call, end_window, later, window_by_chance
+from waiting import wait_until
 
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.observed import Copied
@@ -18,7 +19,6 @@ from instrumented_backend.observe.ops.observed import Copied
 X = torch.ones(2)
 KEY, OTHER = 1, 2
 MANY_SPANS = 1024  # in one window, after which one call in 32 is timed
-BEHIND_MS = 500.0  # what the GPU has to do before; the host is not held up for so long
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def catch_up(lib: Any, gpu: FakeGpu) -> None:
 
 def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     for ms in (50.0, 4.0, 6.0):
         call(op_meter, KEY, lambda ms=ms: gpu.work(ms))
         gpu.work(3.0)  # between the calls
@@ -80,7 +80,7 @@ def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
 
 
 def test_work_while_it_is_behind(op_meter: Any, gpu: FakeGpu) -> None:
-    """What the host takes to ask for it, and the GPU to do it; an op that waits is no asking."""
+    """What the host takes to ask for it, and the GPU to do it; a call that waits is no asking."""
 
     def launch(ms: float) -> None:
         time.sleep(0.004)
@@ -88,20 +88,22 @@ def test_work_while_it_is_behind(op_meter: Any, gpu: FakeGpu) -> None:
 
     op_meter.op_meter_open(False)
     call(op_meter, KEY, lambda: launch(1))  # it is not behind
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     for ms in (1.0, 2.0):
         call(op_meter, KEY, lambda ms=ms: launch(ms))
-    call(op_meter, KEY, gpu.synchronize)
-    (times,) = seen(op_meter).times
+    call(op_meter, OTHER, gpu.synchronize)
+    found = seen(op_meter)
+    (times,) = found.times
     assert times.work_ns[CERTAIN] / 1e6 == pytest.approx(3, abs=0.01)
-    assert 8e6 <= times.asking_ns[CERTAIN] < BEHIND_MS * 1e6 / 2
+    (row,) = [row for row in found.calls if row.key == KEY]
+    assert times.asking_ns[CERTAIN] == row.host_ns[CERTAIN] >= 8e6
 
 
 def test_a_host_that_is_held_up_is_not_ahead(op_meter: Any, gpu: FakeGpu) -> None:
     """As by another process, while it records the event that ends a call that waited."""
     op_meter.op_meter_open(False)
     call(op_meter, KEY)
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     gpu.be(held_up_ms=1)
     call(op_meter, KEY, gpu.synchronize)
     (times,) = seen(op_meter).times
@@ -139,17 +141,25 @@ def test_what_recording_takes_is_no_time_of_a_call_at_once_with_others(
 
 def test_idle_until_the_first_op(op_meter: Any, gpu: FakeGpu) -> None:
     """Between two calls the GPU is known to be idle until the host asks for something."""
-    op_meter.op_meter_open(False)
-    for has_op in (True, True, False):
+
+    def gap(has_op: bool) -> tuple[float, float]:
+        """Its ms, and how many are idle. Again where it lasted for longer than clocks agree."""
+        op_meter.op_meter_clear()
         call(op_meter, KEY)
         time.sleep(0.02)
         if has_op:
             torch.sin(X)
             time.sleep(0.01)
-    call(op_meter, KEY)
-    (times,) = seen(op_meter).times
-    assert times.idle_ns[CERTAIN] / 1e6 >= 3 * 20
-    assert (times.gap_ns[CERTAIN] - times.idle_ns[CERTAIN]) / 1e6 >= 2 * 10
+        call(op_meter, KEY)
+        (times,) = seen(op_meter).times
+        found = times.gap_ns[CERTAIN] / 1e6, times.idle_ns[CERTAIN] / 1e6
+        return found if found[0] else gap(has_op)
+
+    op_meter.op_meter_open(False)
+    gap_ms, idle_ms = gap(has_op=True)
+    assert idle_ms >= 20 and gap_ms - idle_ms >= 10
+    gap_ms, idle_ms = gap(has_op=False)
+    assert gap_ms == idle_ms >= 20
 
 
 def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
@@ -158,9 +168,7 @@ def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
     op_meter.op_meter_open(False)
     call(op_meter, KEY)  # the first of a kind is apart
     call(op_meter, OTHER)
-    for stream in (1, 2):
-        gpu.be(stream=stream)
-        gpu.work(BEHIND_MS)
+    gpu.hold()
     for key, stream in ((KEY, 1), (OTHER, 2)):
         gpu.be(stream=stream)
         call(op_meter, key, lambda: gpu.work(50))
@@ -168,7 +176,7 @@ def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
     (times,) = seen(op_meter).times
     at_once = times.at_once[CERTAIN]
     assert at_once.n / 1e6 == pytest.approx(100, abs=0.1)
-    assert at_once.ops < 0.8 * at_once.n
+    assert at_once.ops / 1e6 == pytest.approx(50, abs=0.1)
 
 
 def test_calls_beside_one_that_is_not_timed_do_not_tell_which_are_at_once(
@@ -185,7 +193,7 @@ def test_calls_beside_one_that_is_not_timed_do_not_tell_which_are_at_once(
     other.start()
     begun.wait()
     op_meter.op_meter_open(False)
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     call(op_meter, KEY, lambda: gpu.work(20))
     goes_on.set()
     other.join()
@@ -201,28 +209,31 @@ def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
     op_meter: Any, gpu: FakeGpu
 ) -> None:
     op_meter.op_meter_open(False)
+    gpu.hold()
     for _ in range(4 * MANY_SPANS):
-        call(op_meter, KEY, lambda: gpu.work(1))
+        call(op_meter, KEY, lambda: gpu.work(0.25))
     catch_up(op_meter, gpu)
     (times,) = seen(op_meter).times
     # Some are timed after the thousandth, too, and are not in it.
     calls = times.ends[CERTAIN]
     assert calls > 1.05 * MANY_SPANS
     at_once = times.at_once[CERTAIN]
-    assert at_once.n / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
-    assert at_once.ops / 1e6 == pytest.approx(MANY_SPANS, rel=0.02)
+    assert at_once.n / 1e6 == pytest.approx(0.25 * MANY_SPANS, rel=0.02)
+    assert at_once.ops == pytest.approx(at_once.n)
 
 
 def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
     """One in sixteen; the first in a place, which may load its kernel, is none of them."""
     op_meter.op_meter_open(False)
     call(op_meter, KEY)
+    gpu.hold()
     for _ in range(400):
         torch.sin(X)
         gpu.work(0.1)
     catch_up(op_meter, gpu)
     assert seen(op_meter).by_name == {}
     of_first = gpu.calls("record")
+    gpu.hold()
     for _ in range(10):
         call(op_meter, KEY)
         for _ in range(40):
@@ -263,7 +274,7 @@ def test_a_call_that_outlasts_its_window(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_open(False)
     call(op_meter, KEY)
 
-    gpu.work(BEHIND_MS)
+    gpu.hold()
 
     def outlasts() -> None:
         gpu.work(8)
@@ -278,24 +289,29 @@ def test_a_call_that_outlasts_its_window(op_meter: Any, gpu: FakeGpu) -> None:
 
 
 def test_a_window_of_chance_reads_what_the_gpu_reaches_later(op_meter: Any, gpu: FakeGpu) -> None:
-    """On the thread that opened it, without another call of the program's."""
-    opened = threading.Thread(
-        target=window_by_chance, args=(op_meter, 50_000_000, 1_000_000, op_meter.op_meter_awake())
-    )
-    opened.start()
-    gpu.work(60)
+    """On the thread that opened it, without another call of the program's; not for ever."""
 
-    def works() -> None:
-        if gpu.calls("record"):  # the window is open
-            gpu.work(80)
+    def read_later() -> bool:
+        op_meter.op_meter_clear()
+        gpu.hold()
+        awake, recorded = op_meter.op_meter_awake(), gpu.calls("record")
+        opened = later(lambda: window_by_chance(op_meter, 20_000_000, 1_000_000, awake))
 
-    while not gpu.calls("record"):
-        call(op_meter, KEY, works)
-    opened.join()
-    looks = gpu.calls("elapsed_ms")
-    found = seen(op_meter)
-    assert ms_of(found, KEY, RANDOM) == (1, pytest.approx(80, abs=1))
-    assert gpu.calls("elapsed_ms") == looks
+        def works() -> None:
+            if gpu.calls("record") > recorded:  # the window is open
+                gpu.work(5)
+
+        while gpu.calls("record") == recorded:
+            call(op_meter, KEY, works)
+        before = gpu.calls("elapsed_ms")
+        wait_until(lambda: gpu.calls("elapsed_ms") > before or not opened.is_alive())
+        gpu.synchronize()
+        opened.join()
+        looks = gpu.calls("elapsed_ms")
+        assert ms_of(seen(op_meter), KEY, RANDOM) == (1, pytest.approx(5, abs=0.01))
+        return gpu.calls("elapsed_ms") == looks
+
+    assert any(read_later() for _ in range(20))  # a busy machine may take too long
 
 
 def test_nothing_is_waited_for(op_meter: Any, gpu: FakeGpu) -> None:
@@ -311,7 +327,7 @@ def test_a_stream_that_is_being_captured(op_meter: Any, gpu: FakeGpu) -> None:
     gpu.be(capturing=True)
     call(op_meter, KEY, lambda: gpu.work(5))
     gpu.be()
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     call(op_meter, KEY, lambda: gpu.work(2))
     catch_up(op_meter, gpu)
     assert first_ms(seen(op_meter), KEY) == pytest.approx(2, abs=0.01)
@@ -371,7 +387,7 @@ def test_a_graph_on_another_device_than_the_current_one(op_meter: Any, gpu: Fake
     elsewhere = 3
     op_meter.op_meter_gpu(elsewhere, 1, gpu.functions)
     op_meter.op_meter_open(False)
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     for _ in range(3):
         call(op_meter, elsewhere, lambda: gpu.work(4.0))
         assert gpu.current_device == 0
@@ -395,7 +411,7 @@ def test_clearing_forgets_what_was_seen(op_meter: Any, gpu: FakeGpu) -> None:
     op_meter.op_meter_clear()
     found = seen(op_meter)
     assert ms_of(found, KEY) == (0, 0) and first_ms(found, KEY) < 0
-    gpu.work(BEHIND_MS)
+    gpu.hold()
     call(op_meter, KEY, lambda: gpu.work(5))
     catch_up(op_meter, gpu)
     assert first_ms(seen(op_meter), KEY) == pytest.approx(5, abs=0.01)

@@ -25,7 +25,7 @@ from metering import (
 )
 
 from instrumented_backend.observe.ops.observed import Kind
-from instrumented_backend.observe.ops.scaled import UNLIKE
+from instrumented_backend.observe.ops.scaled import LONG, UNLIKE
 from instrumented_backend.observe.ops.work import done
 
 X = torch.ones(2)
@@ -124,8 +124,9 @@ def test_a_window_by_chance(op_meter: Any) -> None:
     assert n == ops > 0 and whole_after(found, 1) == (0, 0)
     assert n <= gaps(found)[(1,), 1]
     kinds = kinds_after(found, 1, 1)
-    for kind in kinds:  # all lengths of its edge
-        whole = [other.whole[RANDOM].seen for other in kinds if other.edge == kind.edge]
+    for kind in kinds:  # all lengths of its edge, but for what is seen in slices elsewhere
+        of_edge = [other for other in kinds if other.edge == kind.edge and other.octave < LONG]
+        whole = [other.whole[RANDOM].seen for other in of_edge]
         assert kind.by_chance.n == sum(seen.n for seen in whole)
         assert kind.by_chance.ops == sum(seen.ops for seen in whole)
     windows = {kind.whole[RANDOM].seen.windows for kind in kinds}
@@ -172,7 +173,7 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
     found = seen(op_meter)
     (kind,) = kinds_after(found, 1)
     slices = kind.slices[RANDOM]
-    assert kind.octave == LONG_OCTAVE and kind.whole[RANDOM].seen.n == 0
+    assert kind.octave >= LONG_OCTAVE and kind.whole[RANDOM].seen.n == 0
     assert names(slices) == {"aten::sin": 20, "aten::cos": 2}
     assert slices.seen.ops == 22 and slices.seen.windows == 2
     assert slices.seen.ops2 == 2 * 11**2
@@ -214,6 +215,7 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
         while done(op_meter).ops == ops:
             torch.cos(X)
         time.sleep(LONG_S)  # until the window is over
+        call(op_meter, 2)
         call(op_meter, 1)
     op_meter.op_meter_wake()
     thread.join()
@@ -223,12 +225,13 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
     op_meter.op_meter_wake()
     thread.join()
     assert done(op_meter).open_ns == before
-    for kind in kinds_after(seen(op_meter), 1, 1):
-        assert not kind.slices[RANDOM].seen.n
+    kinds = seen(op_meter).kinds
+    assert not any(kind.slices[RANDOM].seen.n for kind in kinds)
+    for kind in kinds:  # a short one may be long, too, on a busy machine
         assert set(names(kind.first, *kind.whole)) <= {"aten::sin"}
         slices = kind.slices[CERTAIN]
-        assert names(slices).keys() == ({"aten::cos"} if kind.octave >= LONG_OCTAVE else set())
-        assert slices.seen.windows >= sum(kind.n) or kind.octave < LONG_OCTAVE
+        assert names(slices).keys() == ({"aten::cos"} if kind.to == 2 else set())
+        assert kind.octave >= LONG_OCTAVE and slices.seen.windows >= sum(kind.n) or kind.to != 2
 
 
 def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
