@@ -151,6 +151,16 @@ int64_t apart_of(const Line& line) {
   return line.apart_ns + collected_ns.load(std::memory_order_relaxed) - line.collected;
 }
 
+// Ops of the gap under way that tell nothing: the next of their cells may be the first again, which
+// is sampled.
+void forget(const Line& line, Ops& ops) {
+  Meter& m = meter();
+  for (const uint32_t slot : ops.touched) {
+    m.cells[line.position->mark->cells[slot]].count -= ops.cells[slot].count;
+  }
+  ops.clear();
+}
+
 // A window ends, or the gap under way does, of which the window has seen a slice.
 void keep_slice(Line& line, int64_t until) {
   int64_t ns =
@@ -164,7 +174,7 @@ void keep_slice(Line& line, int64_t until) {
     sums.add(window, 1e-9 * double(ns), double(ns), head.ops - sums.seen.ops,
              head.op_ns - sums.seen.op_ns);
   }
-  line.tail.clear();
+  forget(line, line.tail);
   if (line.watched) {
     line.watched = false;
     watching.fetch_sub(1, std::memory_order_relaxed);
@@ -212,12 +222,18 @@ constexpr double kTellsNs = 2e6;
         Tally& tally = length.seen().slices[set];
         tally.sums.add(line.slices[set]);
         tally.ops.add(line.head[set]);
+      } else {
+        forget(line, line.head[set]);
       }
     }
     const Seen& seen = line.slices[kCertain].seen;
     if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
       const double times = own_ns / seen.ns;
       length.seen().looked.add_gap(window, own_ns, seen.ops * times, seen.op_ns * times);
+    }
+    if (line.pass == ends_with.load(std::memory_order_relaxed)) {
+      head_end = std::min(now, end);
+      last = watching.load(std::memory_order_relaxed) == 0;
     }
   }
   line.tail.clear();
@@ -372,6 +388,19 @@ bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
     }
   });
   return shorter > 0 && known < kFewKnown;
+}
+
+// How many ops each gap after a mark has that was looked at, as slices of it tell; 0: none was.
+double ops_of_looked(const Meter& m, const Mark* mark) {
+  Seen all{};
+  each_length_after(m, mark, [&](const Edge&, const Length& length) {
+    if (length.observed) {
+      const Seen& looked = length.observed->looked.seen;
+      all.n += looked.n;
+      all.ops += looked.ops;
+    }
+  });
+  return all.n > 0 ? all.ops / all.n : 0;
 }
 
 void close_window();

@@ -530,6 +530,7 @@ uint64_t& marks_seen = shared.marks_seen;
 std::atomic<int64_t> untimed_calls{0};  // under way since before the window opened
 Set window_set = kCertain;
 uint64_t window = 0;
+std::atomic<uint64_t> ends_with{0};  // the window does, with that gap; 0: with none
 int64_t opened_ns = 0;
 
 // What it has seen of threads without marks until then, into the sums of its set. With the mutex.

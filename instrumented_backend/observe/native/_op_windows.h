@@ -10,7 +10,9 @@ namespace {
 // long ones: machines are faster at one moment than at another.
 constexpr int64_t kSliceNs = 4000000;
 constexpr double kLooksApart = 1.25;  // times as long it has gone on at the next one of it
-std::atomic<int64_t> unlike_ns{0};    // what windows for such have cost
+constexpr double kMayCost = 0.5;      // of what is left: to see one to its end
+constexpr int64_t kLongestEndNs = 60000000000;  // that is waited for with one
+std::atomic<int64_t> unlike_ns{0};              // what windows for such have cost
 
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
@@ -131,9 +133,37 @@ int64_t spent_ns() {
   return int64_t(work.events * kEventNs + work.op_ns + work.sample_ns);
 }
 
+// A window that lasts until that gap of the main thread ends, or has cost so much.
+void run_to_end_of(std::unique_lock<std::mutex>& lock, const Line& main, uint64_t pass,
+                   int64_t most_ns, int64_t longest_ns, uint64_t awake) {
+  const int64_t most_spent_ns = spent_ns() + most_ns;
+  ends_with = pass;
+  open_window(kCertain, now_ns() + kLongestEndNs, kNoGap);
+  const uint64_t which = window;
+  bool goes_on = true;
+  while (goes_on && is_open(which)) {
+    wait_until(lock, now_ns() + kSliceNs, awake, which);
+    const Booked booked(meter());
+    goes_on = main.pass == pass && wakes.load() == awake && spent_ns() < most_spent_ns &&
+              now_ns() < head_end.load();
+  }
+  if (is_open(which)) {
+    head_end = std::min(now_ns(), head_end.load());
+  }
+  finish(lock, longest_ns, awake, which);
+  ends_with = 0;
+}
+
+// What one op costs in windows, on average, with all that it encloses; samples become ever fewer.
+double ns_of_op() {
+  std::lock_guard<std::mutex> lock(work_mutex);
+  return double(work.events * kEventNs + work.op_ns) / double(std::max<uint64_t>(1, work.ops));
+}
+
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
 // such as an evaluation after many steps: chance seldom meets it. Windows see slices of it, the
-// farther apart, the longer it goes on. `most_ns`: what such windows may have cost by now.
+// farther apart, the longer it goes on; and of one like others that were looked at, all that comes,
+// if that costs little enough. `most_ns`: what such windows may have cost by now.
 void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   Meter& m = meter();
@@ -155,6 +185,7 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       continue;
     }
     int64_t gap_ns = 0;
+    double ops = 0;  // that such have
     {
       const Booked booked(m);
       const int64_t now = now_ns();
@@ -164,12 +195,18 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       }
       if (main->main && is_unlike_others(m, *main, now)) {
         gap_ns = now - main->gap_start;
+        ops = next_ns == 0 ? ops_of_looked(m, main->from->mark) : 0;
       }
     }
     if (gap_ns > next_ns) {
       next_ns = int64_t(kLooksApart * double(gap_ns));
       const int64_t before_ns = spent_ns();
-      run_window(lock, kCertain, kSliceNs, longest_ns, awake);
+      const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
+      if (ops > 0 && ops * ns_of_op() < double(may_cost_ns)) {
+        run_to_end_of(lock, *main, pass, may_cost_ns, longest_ns, awake);
+      } else {
+        run_window(lock, kCertain, kSliceNs, longest_ns, awake);
+      }
       unlike_ns += spent_ns() - before_ns;
     }
   }

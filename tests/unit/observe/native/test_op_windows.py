@@ -26,7 +26,7 @@ from metering import (
 
 from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.scaled import LONG, UNLIKE
-from instrumented_backend.observe.ops.work import done
+from instrumented_backend.observe.ops.work import done, spent_s
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
@@ -194,8 +194,8 @@ def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
     assert gaps(seen(op_meter))[(1,), 0] == 0  # no piece of it
 
 
-def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
-    """Windows see slices of it, though chance's is an hour away; if they may, and not for ever."""
+def steps(op_meter: Any) -> None:
+    """Three gaps from one call to the next are seen whole, each with an op."""
     op_meter.op_meter_open(False)
     for _ in range(3):
         call(op_meter, 1)
@@ -204,26 +204,38 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
     call(op_meter, 1)
     ending.join()
 
-    def looking(most_ns: int) -> threading.Thread:
-        awake, look_ns = op_meter.op_meter_awake(), 1_000_000
-        window = op_meter.op_meter_window
-        return later(lambda: window(HOUR_NS, 1, 1, look_ns, most_ns, awake))
 
-    thread = looking(HOUR_NS)
+def looking(op_meter: Any, most_ns: int) -> threading.Thread:
+    """Until woken, at what is unlike all that was seen; chance's window is an hour away."""
+    awake, look_ns = op_meter.op_meter_awake(), 1_000_000
+    return later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, look_ns, most_ns, awake))
+
+
+def until_looked_at(op_meter: Any) -> None:
+    ops = done(op_meter).ops
+    while done(op_meter).ops == ops:
+        torch.cos(X)
+
+
+def woken(op_meter: Any, thread: threading.Thread) -> None:
+    op_meter.op_meter_wake()
+    thread.join()
+
+
+def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
+    """Windows see slices of it, if they may, and not for ever."""
+    steps(op_meter)
+    thread = looking(op_meter, HOUR_NS)
     for _ in range(2):
-        ops = done(op_meter).ops
-        while done(op_meter).ops == ops:
-            torch.cos(X)
+        until_looked_at(op_meter)
         time.sleep(LONG_S)  # until the window is over
         call(op_meter, 2)
         call(op_meter, 1)
-    op_meter.op_meter_wake()
-    thread.join()
+    woken(op_meter, thread)
     before = done(op_meter).open_ns
-    thread = looking(-1)
+    thread = looking(op_meter, -1)
     time.sleep(LONG_S)
-    op_meter.op_meter_wake()
-    thread.join()
+    woken(op_meter, thread)
     assert done(op_meter).open_ns == before
     kinds = seen(op_meter).kinds
     assert not any(kind.slices[RANDOM].seen.n for kind in kinds)
@@ -232,6 +244,37 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
         slices = kind.slices[CERTAIN]
         assert names(slices).keys() == ({"aten::cos"} if kind.to == 2 else set())
         assert kind.octave >= LONG_OCTAVE and slices.seen.windows >= sum(kind.n) or kind.to != 2
+
+
+@pytest.mark.parametrize("is_cheap", [True, False])
+def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
+    op_meter: Any, is_cheap: bool
+) -> None:
+    """If that costs little enough of what windows may cost; and no longer."""
+    steps(op_meter)
+    spent_ns = 1e9 * spent_s(done(op_meter))
+    thread = looking(op_meter, HOUR_NS)
+    until_looked_at(op_meter)
+    for _ in range(5_000):
+        torch.cos(X)
+    call(op_meter, 2)
+    call(op_meter, 1)
+    woken(op_meter, thread)
+    of_looks_ns = 1e9 * spent_s(done(op_meter)) - spent_ns
+    thread = looking(op_meter, HOUR_NS if is_cheap else int(of_looks_ns) + 1_000)
+    until_looked_at(op_meter)
+    for _ in range(5):
+        time.sleep(0.02)
+        torch.tanh(X)
+    call(op_meter, 2)
+    torch.sqrt(X)  # the window is over
+    call(op_meter, 1)
+    woken(op_meter, thread)
+    kinds = seen(op_meter).kinds
+    found = names(*[kind.slices[CERTAIN] for kind in kinds])
+    assert found["aten::tanh"] == 5 if is_cheap else found["aten::tanh"] < 5
+    whole = names(*[part for kind in kinds for part in (kind.first, kind.whole[CERTAIN])])
+    assert whole == {"aten::sin": 3} or not is_cheap
 
 
 def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:

@@ -217,6 +217,32 @@ def test_an_op_on_several_lines_is_sampled_more_often(op_meter: Any) -> None:
     assert found[7] == pytest.approx(turns, rel=0.2)
 
 
+def test_ops_that_tell_nothing_take_no_line_with_them(op_meter: Any) -> None:
+    """Those of a gap that is not seen to its end, and slices of a short one; others are sampled."""
+    held = sample(op_meter, lambda _: 5, False)
+
+    def ops() -> None:
+        for op in OPS.values():
+            op(X)
+
+    call(op_meter, 1)
+    op_meter.op_meter_open(False)
+    ops()  # a slice
+    call(op_meter, 1)
+    op_meter.op_meter_end()
+    ops()  # after the window's end
+    op_meter.op_meter_close()
+    call(op_meter, 1)
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    ops()
+    call(op_meter, 1)
+    kinds = seen(op_meter).kinds
+    cells = [cell for kind in kinds for part in (kind.first, *kind.whole) for cell in part.cells]
+    assert {cell.name: cell.lines.keys() for cell in cells} == {name: {5} for name in OPS}
+    del held
+
+
 def test_lines_of_the_same_op_in_gaps_of_another_length_are_of_use(op_meter: Any) -> None:
     held = sample(op_meter, lambda _: 5, False)
     op_meter.op_meter_open(False)
