@@ -243,7 +243,7 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
         assert set(names(kind.first, *kind.whole)) <= {"aten::sin"}
         slices = kind.slices[CERTAIN]
         assert names(slices).keys() == ({"aten::cos"} if kind.to == 2 else set())
-        assert kind.octave >= LONG_OCTAVE and slices.seen.windows >= sum(kind.n) or kind.to != 2
+        assert (kind.octave >= LONG_OCTAVE and slices.seen.windows >= sum(kind.n)) or kind.to != 2
 
 
 @pytest.mark.parametrize("is_cheap", [True, False])
