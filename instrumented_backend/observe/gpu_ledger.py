@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate
+from instrumented_backend.observe.ops.gpu_seen import BEHIND
 from instrumented_backend.observe.ops.gpu_time import GpuEstimate, gpu_estimates
 from instrumented_backend.observe.ops.observed import Observed
 from instrumented_backend.observe.ops.scaled import LONG
@@ -18,7 +19,6 @@ from instrumented_backend.records import (
 )
 from instrumented_backend.torch_compat import machine
 
-BEHIND = 0.5  # of the time: then the host is not the limit
 # What its work takes a GPU that is behind, to the host's time for asking: with less it would catch
 # up, if it did not wait for something else.
 WORKING = 0.8

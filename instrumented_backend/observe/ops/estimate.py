@@ -115,7 +115,7 @@ def estimate(observed: Observed) -> Estimate:
     result = Estimate(exact=observed.whole and not observed.lost)
     lines = _Lines(observed)
     data_ns = [0, 0]
-    for number, group, scaled in all_scaled(observed.kinds):
+    for number, group, scaled in all_scaled(observed.kinds, observed.gpu.is_waited_for):
         mark = observed.marks[number]
         on_main = group.ns[0] / sum(group.ns) if sum(group.ns) else 1.0
         gaps = result.by_gap[number, group.to]

@@ -14,6 +14,8 @@ from instrumented_backend.observe.native.build import (
 from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.torch_compat import machine
 
+BEHIND = 0.5  # of the time: then the host is not the limit
+
 
 def time_calls(lib: Any, graph: int, device: int) -> str | None:
     """From here on the windows time that graph's calls, on its CUDA device. Or why they can't."""
@@ -62,6 +64,12 @@ class GpuSeen:
             name = ctypes.string_at(row.name).decode(errors="replace") if row.name else ""
             seen.by_name.setdefault(name, GpuOps()).add(row)
         return seen
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Is one behind the host for most of the time: then the host waits for it somewhere."""
+        behind = sum(sum(times.behind_ns) for times in self.times)
+        return behind > BEHIND * sum(sum(times.seen_ns) for times in self.times)
 
     def mean_ns(self, mark: int, slot: int, name: str) -> float | None:
         """What the GPU takes for such an op; None where none of its name was timed."""

@@ -18,6 +18,7 @@ UNLIKE = 23  # from this octave on, gaps that are so much longer than those seen
 FEW = 8  # windows
 ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices tell of
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
+WAITED = 0.25  # of gaps in which the host waits for a GPU: by what part windows may shorten them
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
 
@@ -147,6 +148,20 @@ def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scal
     left = n - random.seen.n
     if left > 0:
         yield times(certain, left / certain.seen.n, ns, left)
+
+
+def in_their_time(scaled: Scaled, ns: float) -> Scaled:
+    """Gaps that took ``ns``, in which the host waits for a GPU.
+
+    Where a window slows the host down, it waits for that much less: as large a part of their time
+    is in ops. Not where they are of another length altogether.
+    """
+    longer = ns / (scaled.ops_factor * scaled.part.seen.ns) if scaled.part.seen.ns else 0.0
+    if abs(longer - 1) > WAITED:
+        return scaled
+    return replace(
+        scaled, ns_factor=scaled.ns_factor * longer, ns_variance=scaled.ns_variance * longer**2
+    )
 
 
 def as_pieces(whole: Part, ns: float) -> Scaled:

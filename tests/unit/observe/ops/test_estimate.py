@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from seen_gaps import REGION, S, kind, observed, part
 
+from instrumented_backend.observe.native.build import GpuTimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
@@ -237,6 +238,25 @@ def test_no_more_time_than_the_clock_allows() -> None:
     long = part((0.1, 0.1 * S, 1, 0.5 * S))  # an op that goes on after its window
     found = estimate(observed(kind(1, S, octave=30, slices=long)))
     assert found.eager.ns <= S
+
+
+@pytest.mark.parametrize(
+    ("behind", "each_ns", "expected"),
+    [
+        (0.9, 950, 100 * 1000 * 900 / 950),
+        (0.4, 950, 100 * 900),  # the GPU waits for the host
+        (0.9, 500, 100 * 450),  # what took twice as long was no window's doing
+    ],
+)
+def test_an_op_waits_less_for_the_gpu_where_a_window_slows_the_host_down(
+    behind: float, each_ns: int, expected: float
+) -> None:
+    # 10 gaps seen of 100, which took 1,000 ns each; in windows less, all but 50 ns of it ops.
+    window = (5, 5 * each_ns, 15, 5 * min(900, each_ns - 50))
+    seen = observed(kind(100, 100_000, None, part(window, window)))
+    seen.gpu.times = [GpuTimeRow(behind_ns=(0, behind * S), seen_ns=(0, S))]
+    found = estimate(seen)
+    assert (found.eager.ops, found.eager.ns) == (pytest.approx(300), pytest.approx(expected))
 
 
 def without_marks(
