@@ -83,8 +83,7 @@ void op_meter_wait(int64_t ns, uint64_t awake) {
 void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, int64_t look_ns,
                      int64_t most_ns, uint64_t awake) {
   std::unique_lock<std::mutex> lock(window_mutex);
-  wait_and_look(lock, now_ns() + wait_ns, look_ns, most_ns, longest_ns, awake);
-  if (wakes.load() == awake && handle == at::INVALID_CALLBACK_HANDLE) {
+  if (wait_and_look(lock, now_ns() + wait_ns, look_ns, most_ns, longest_ns, awake)) {
     run_window(lock, kRandom, window_ns, longest_ns, awake);
   }
 }

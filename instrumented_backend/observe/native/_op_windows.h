@@ -62,6 +62,7 @@ void close_window() {
   }
   at::removeCallback(handle);
   handle = at::INVALID_CALLBACK_HANDLE;
+  ends_with = 0;
   Meter& m = meter();
   {
     const Booked lock(m);
@@ -137,21 +138,20 @@ int64_t spent_ns() {
 void run_to_end_of(std::unique_lock<std::mutex>& lock, const Line& main, uint64_t pass,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   const int64_t most_spent_ns = spent_ns() + most_ns;
-  ends_with = pass;
   open_window(kCertain, now_ns() + kLongestEndNs, kNoGap);
+  ends_with = pass;
   const uint64_t which = window;
-  bool goes_on = true;
-  while (goes_on && is_open(which)) {
-    wait_until(lock, now_ns() + kSliceNs, awake, which);
+  const auto goes_on = [&] {
     const Booked booked(meter());
-    goes_on = main.pass == pass && wakes.load() == awake && spent_ns() < most_spent_ns &&
-              now_ns() < head_end.load();
+    return main.pass == pass && spent_ns() < most_spent_ns && now_ns() < head_end.load();
+  };
+  while (is_open(which) && wakes.load() == awake && goes_on()) {
+    wait_until(lock, now_ns() + kSliceNs, awake, which);
   }
   if (is_open(which)) {
     head_end = std::min(now_ns(), head_end.load());
   }
   finish(lock, longest_ns, awake, which);
-  ends_with = 0;
 }
 
 // What one op costs in windows, on average, with all that it encloses; samples become ever fewer.
@@ -163,13 +163,15 @@ double ns_of_op() {
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
 // such as an evaluation after many steps: chance seldom meets it. Windows see slices of it, the
 // farther apart, the longer it goes on; and of one like others that were looked at, all that comes,
-// if that costs little enough. `most_ns`: what such windows may have cost by now.
-void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
+// if that costs little enough. `most_ns`: what such windows may have cost by now. True if chance's
+// window may open: not after one that saw all there was at that moment.
+bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   Meter& m = meter();
   Line* main;
   uint64_t pass = 0;  // of the gap that was seen last
   int64_t next_ns = 0;
+  bool is_due = true;
   {
     std::lock_guard<Mutex> booking(m.mutex);
     main = m.main;
@@ -177,7 +179,7 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
   while (true) {
     wait_until(lock, std::min(moment, now_ns() + look_ns), awake, 0);
     if (wakes.load() != awake || now_ns() >= moment || handle != at::INVALID_CALLBACK_HANDLE) {
-      return;
+      return is_due && wakes.load() == awake && handle == at::INVALID_CALLBACK_HANDLE;
     }
     // A program that calls graphs often is not looked at any further.
     if (main == nullptr || unlike_ns > most_ns ||
@@ -204,6 +206,7 @@ void wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
       if (ops > 0 && ops * ns_of_op() < double(may_cost_ns)) {
         run_to_end_of(lock, *main, pass, may_cost_ns, longest_ns, awake);
+        is_due = now_ns() < moment;
       } else {
         run_window(lock, kCertain, kSliceNs, longest_ns, awake);
       }

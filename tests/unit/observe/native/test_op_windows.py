@@ -222,6 +222,19 @@ def woken(op_meter: Any, thread: threading.Thread) -> None:
     thread.join()
 
 
+def look_at_one(op_meter: Any) -> None:
+    """At a gap with many ops, of which is then known how many."""
+    thread = looking(op_meter, HOUR_NS)
+    while not any(kind.looked.n for kind in seen(op_meter).kinds):
+        call(op_meter, 1)
+        until_looked_at(op_meter)
+        for _ in range(5_000):
+            torch.cos(X)
+        call(op_meter, 2)
+    call(op_meter, 1)
+    woken(op_meter, thread)
+
+
 def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
     """Windows see slices of it, if they may, and not for ever."""
     steps(op_meter)
@@ -253,13 +266,7 @@ def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
     """If that costs little enough of what windows may cost; and no longer."""
     steps(op_meter)
     spent_ns = 1e9 * spent_s(done(op_meter))
-    thread = looking(op_meter, HOUR_NS)
-    until_looked_at(op_meter)
-    for _ in range(5_000):
-        torch.cos(X)
-    call(op_meter, 2)
-    call(op_meter, 1)
-    woken(op_meter, thread)
+    look_at_one(op_meter)
     of_looks_ns = 1e9 * spent_s(done(op_meter)) - spent_ns
     thread = looking(op_meter, HOUR_NS if is_cheap else int(of_looks_ns) + 1_000)
     until_looked_at(op_meter)
@@ -275,6 +282,20 @@ def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
     assert found["aten::tanh"] == 5 if is_cheap else found["aten::tanh"] < 5
     whole = names(*[part for kind in kinds for part in (kind.first, kind.whole[CERTAIN])])
     assert whole == {"aten::sin": 3} or not is_cheap
+
+
+def test_no_window_of_chance_opens_after_one_that_saw_all_there_was_then(op_meter: Any) -> None:
+    """Or what runs after such a gap would be more likely to be seen than the rest."""
+    steps(op_meter)
+    look_at_one(op_meter)
+    awake = op_meter.op_meter_awake()
+    times_ns = 10**9, 1_000_000, 1, 1_000_000, HOUR_NS
+    thread = later(lambda: op_meter.op_meter_window(*times_ns, awake))
+    until_looked_at(op_meter)
+    time.sleep(1.1)
+    call(op_meter, 2)
+    thread.join()
+    assert seen_random_ns(op_meter) == 0
 
 
 def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
