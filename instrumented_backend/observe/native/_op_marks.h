@@ -229,7 +229,9 @@ constexpr double kTellsNs = 2e6;
     const Seen& seen = line.slices[kCertain].seen;
     if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
       const double times = own_ns / seen.ns;
-      length.seen().looked.add_gap(window, own_ns, seen.ops * times, seen.op_ns * times);
+      // An op may go on after its slice.
+      const double op_ns = std::min(own_ns, seen.op_ns * times);
+      length.seen().looked.add_gap(window, own_ns, seen.ops * times, op_ns);
     }
     if (line.pass == ends_with.load(std::memory_order_relaxed)) {
       head_end = std::min(now, end);

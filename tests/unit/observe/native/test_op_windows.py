@@ -298,7 +298,8 @@ def test_no_window_of_chance_opens_after_one_that_saw_all_there_was_then(op_mete
     assert seen_random_ns(op_meter) == 0
 
 
-def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
+@pytest.mark.parametrize("chosen", [CERTAIN, RANDOM])
+def test_an_op_that_goes_on_after_its_window(op_meter: Any, chosen: int) -> None:
     """It began in it, and counts: or long ops would be missed."""
     inside, closed = threading.Event(), threading.Event()
 
@@ -313,7 +314,13 @@ def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
             assert closed.wait(600)
             return grad
 
-    y = Slow.apply(torch.ones(1, requires_grad=True))
+    def run() -> None:
+        Slow.apply(torch.ones(1, requires_grad=True)).backward(torch.ones(1))
+
+    closed.set()
+    run()  # the first takes long
+    inside.clear()
+    closed.clear()
     call(op_meter, 1)
     awake = op_meter.op_meter_awake()
 
@@ -322,22 +329,27 @@ def test_an_op_that_goes_on_after_its_window(op_meter: Any) -> None:
         assert inside.wait(600)
         op_meter.op_meter_wake()
         thread.join()
+        op_meter.op_meter_close()
         time.sleep(LONG_S)
         closed.set()
 
+    if chosen == CERTAIN:
+        op_meter.op_meter_open(False)
     thread = later(window)
-    while not seen_random_ns(op_meter):
+    while chosen == RANDOM and not seen_random_ns(op_meter):
         time.sleep(0.001)
-    y.backward(torch.ones(1))
+    time.sleep(0.02)
+    run()
     thread.join()
     call(op_meter, 2)
     (kind,) = kinds_after(seen(op_meter), 1)
-    slices = kind.slices[RANDOM]
+    slices = kind.slices[chosen]
     found = names(slices)
     assert found["SlowBackward"] == 1
     assert slices.seen.ops == found.total() and slices.seen.windows == 1
     assert slices.seen.op_ns >= LONG_S * 1e9
     assert slices.seen.op_ns == sum(cell.time_ns for cell in slices.cells)
+    assert kind.looked.n == (chosen == CERTAIN) and kind.looked.op_ns <= kind.looked.ns
 
 
 def test_a_short_gap_is_not_seen_in_slices(op_meter: Any) -> None:
