@@ -156,7 +156,8 @@ def in_their_time(scaled: Scaled, ns: float) -> Scaled:
     Where a window slows the host down, it waits for that much less: as large a part of their time
     is in ops. Not where they are of another length altogether.
     """
-    longer = ns / (scaled.ops_factor * scaled.part.seen.ns) if scaled.part.seen.ns else 0.0
+    in_windows_ns = scaled.ops_factor * scaled.part.seen.ns
+    longer = ns / in_windows_ns if in_windows_ns else 0.0
     if abs(longer - 1) > WAITED:
         return scaled
     return replace(

@@ -10,7 +10,7 @@ from instrumented_backend.observe.native.build import GpuTimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
-from instrumented_backend.observe.ops.observed import Before, Part
+from instrumented_backend.observe.ops.observed import Before, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
 
@@ -240,6 +240,12 @@ def test_no_more_time_than_the_clock_allows() -> None:
     assert found.eager.ns <= S
 
 
+def beside_gpu(seen: Observed, behind: float) -> Observed:
+    """It is behind the host for that share of the time."""
+    seen.gpu.times = [GpuTimeRow(behind_ns=(0, behind * S), seen_ns=(0, S))]
+    return seen
+
+
 @pytest.mark.parametrize(
     ("behind", "each_ns", "expected"),
     [
@@ -254,9 +260,21 @@ def test_an_op_waits_less_for_the_gpu_where_a_window_slows_the_host_down(
     # 10 gaps seen of 100, which took 1,000 ns each; in windows less, all but 50 ns of it ops.
     window = (5, 5 * each_ns, 15, 5 * min(900, each_ns - 50))
     seen = observed(kind(100, 100_000, None, part(window, window)))
-    seen.gpu.times = [GpuTimeRow(behind_ns=(0, behind * S), seen_ns=(0, S))]
-    found = estimate(seen)
+    found = estimate(beside_gpu(seen, behind))
     assert (found.eager.ops, found.eager.ns) == (pytest.approx(300), pytest.approx(expected))
+
+
+def test_nothing_is_left_that_waits_for_the_gpu() -> None:
+    """Windows saw all gaps of two lengths that are alike."""
+    beside: Any = {"edge": 1, "all_lengths": part(*[(10, 1000, 70, 100)] * 8)}
+    short = part(*[(5, 400, n, 40) for n in (20, 26) * 4])
+    long = part(*[(5, 600, n, 60) for n in (50, 44) * 4])
+    kinds = [
+        kind(40, 8 * 400, None, short, octave=6, **beside),
+        kind(40, 8 * 600, None, long, octave=7, **beside),
+    ]
+    found = estimate(beside_gpu(observed(*kinds), 1.0)).eager
+    assert (found.ops, found.ns) == (pytest.approx(8 * 70), pytest.approx(8 * 100))
 
 
 def without_marks(
