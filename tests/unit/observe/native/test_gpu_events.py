@@ -10,7 +10,7 @@ import fake_gpu
 import pytest
 import torch
 from fake_gpu import FakeGpu
-from metering import CERTAIN, RANDOM, call, end_window, later, window_by_chance
+from metering import CERTAIN, RANDOM, call, end_window, finish, later, window_by_chance
 from waiting import wait_until
 
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
@@ -196,7 +196,7 @@ def test_calls_beside_one_that_is_not_timed_do_not_tell_which_are_at_once(
     gpu.hold()
     call(op_meter, KEY, lambda: gpu.work(20))
     goes_on.set()
-    other.join()
+    finish(other)
     for _ in range(2):
         call(op_meter, KEY, lambda: gpu.work(4))
     catch_up(op_meter, gpu)

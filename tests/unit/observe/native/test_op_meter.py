@@ -9,6 +9,7 @@ import torch
 from metering import (
     CERTAIN,
     call,
+    finish,
     gaps,
     kinds_after,
     main_ns,
@@ -145,7 +146,7 @@ def test_it_comes_during_a_compilation_of_the_main_thread(op_meter: Any) -> None
     called.wait()
     op_meter.op_meter_open(MAIN_GAP)
     opened.set()
-    thread.join()
+    finish(thread)
     torch.cos(X)
     call(op_meter, 1)
     found = seen(op_meter)
