@@ -13,6 +13,7 @@ from truth_programs.run import FIRST
 
 from proof.figures import nearest
 
+OP = "aten::"
 EXACT_ROWS = ("startup", "compile", "captured", "data")
 Pair = tuple[float | None, float]  # ours and the truth
 
@@ -31,6 +32,16 @@ class Run:
     def pct_time(self) -> float | None:
         pct: float | None = self.report["summary"]["pct_time"]
         return pct
+
+    def clocked_us(self, op: str) -> float | None:
+        """By the program's own clock, of an op all of whose calls are long."""
+        seconds = self.truth["spent_s"].get(op)
+        return None if seconds is None else 1e6 * seconds
+
+    @property
+    def all_clocked_us(self) -> float:
+        ops = (name for name in self.truth["spent_s"] if name.startswith(OP))
+        return sum(self.clocked_us(op) or 0.0 for op in ops)
 
     @property
     def captured_us(self) -> float:
@@ -111,11 +122,13 @@ class Run:
         """Of the main thread; "compile" of all, as torch's clock has it."""
         seconds = self.seconds(row)
         if row == "compile" and seconds is not None:
-            others = (
-                other for other in self.report["ledger"]["rows"] if other["threads"] == "other"
-            )
-            seconds += sum(other["seconds"] or 0.0 for other in others if other["row"] == row)
+            seconds += self._others_compile_s()
         return self._pct(seconds)
+
+    def _others_compile_s(self) -> float:
+        rows = self.report["ledger"]["rows"]
+        others = (row for row in rows if row["threads"] == "other" and row["row"] == "compile")
+        return sum(row["seconds"] or 0.0 for row in others)
 
     def spread_pct(self, row: str) -> float | None:
         return self._pct(self.ledger().get(row, {}).get("spread_s"))
@@ -144,7 +157,8 @@ class Run:
         if row == "eager_ops" or eager_pct is None:
             return eager_pct
         known = [self.true_pct(name) or self.ledger_pct(name) for name in EXACT_ROWS]
-        return 100 - eager_pct - sum(filter(None, known))
+        elsewhere_pct = self._pct(self._others_compile_s()) or 0.0
+        return 100 - eager_pct - (sum(filter(None, known)) - elsewhere_pct)
 
     def explained_pct(self) -> float | None:
         seconds = [row["seconds"] for row in self.ledger().values()]
@@ -228,7 +242,8 @@ class EagerTimes:
     """What eager ops took in `always`, as fast as the run in question was.
 
     Processes differ in speed, each as a whole, by more than we may be off: how much, the calls of
-    their graphs tell. What was captured is exact in each run.
+    their graphs tell. What was captured is exact in each run, and so are ops with a clock of their
+    own: how long the host waits for a GPU in one is no matter of the host's speed.
     """
 
     always: list[Run]
@@ -238,15 +253,19 @@ class EagerTimes:
         return 100 * run.captured_us / self._total_us(run)
 
     def pct(self, run: Run, times: Callable[[Run], dict[str, float]], name: str) -> float:
-        took_us = self._median(run, lambda other: times(other).get(name, 0.0))
+        took_us = run.clocked_us(name.partition(" at ")[0])
+        if took_us is None:
+            took_us = self._median(run, lambda other: times(other).get(name, 0.0))
         return 100 * took_us / self._total_us(run)
 
     def ledger_s(self, run: Run) -> float:
         """Seconds of the ledger's row; NaN where it is not known."""
-        return self._median(run, _eager_s)
+        clocked_s = 1e-6 * run.all_clocked_us
+        return clocked_s + self._median(run, lambda o: _eager_s(o) - 1e-6 * o.all_clocked_us)
 
     def _total_us(self, run: Run) -> float:
-        return run.captured_us + self._median(run, lambda other: other.eager_us)
+        others_us = self._median(run, lambda other: other.eager_us - other.all_clocked_us)
+        return run.captured_us + run.all_clocked_us + others_us
 
     def _median(self, run: Run, value: Callable[[Run], float]) -> float:
         return statistics.median(value(other) * _times_slower(run, other) for other in self.always)

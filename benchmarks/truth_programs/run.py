@@ -42,7 +42,8 @@ class Run:
         self.parts: dict[str, int] = defaultdict(int)
         self.part_s: dict[str, float] = defaultdict(float)  # without its first times
         # By kind: "first" calls of compiled functions, later "call"s, "backward", "data", "sleep",
-        # "eager". Not what other threads do.
+        # "eager"; and by name, ops whose calls are all so long that the clock is no matter. Not
+        # what other threads do.
         self.spent_s: dict[str, float] = defaultdict(float)
 
     # --- What is compiled -----------------------------------------------------------------------

@@ -48,7 +48,8 @@ def _train(
             optimizer.step()
             optimizer.zero_grad()
             if waits:
-                loss.item()
+                with run.spent("aten::item"):
+                    loss.item()
 
 
 def one_graph(run: Run, steps: int) -> None:
@@ -106,7 +107,9 @@ def dear_first_step(run: Run) -> None:
             output = run.call(compiled, next(inputs))
             if step == 0:
                 for _ in range(8):
-                    output = output + (large @ large)[0, 0] * 0
+                    with run.spent("aten::matmul"):
+                        product = large @ large
+                    output = output + product[0, 0] * 0
                 run.sleep(0.3)
             run.backward(loss_of(output))
             optimizer.step()

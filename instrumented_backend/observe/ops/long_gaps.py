@@ -31,6 +31,7 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps
 
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
+OTHERS_ERR = 1.25  # what others are off by comes on top of how these differ from them
 
 
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
@@ -58,7 +59,7 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     known = max((certain, group.certain, group.first), key=lambda part: part.seen.ns)
     if by_chance.seen.ns:
         left_ns = max(0.0, ns - by_chance.seen.ns) * (1 - own) if others.seen.ns else 0.0
-        yield from _by_their_time(group, ns - left_ns)
+        yield from _by_their_time(group, ns - left_ns, _begun(group, ns, n, after))
         if left_ns:
             yield _by_that_of_others(others, left_ns / (1 - own), own, by_chance)
     elif known.seen.ns:
@@ -194,7 +195,14 @@ def _own_share(seen: Seen) -> float:
     return 1.0 if seen.windows >= FEW else told / (told + UNTOLD)
 
 
-def _by_their_time(group: Group, ns: float) -> Iterator[Scaled]:
+def _begun(group: Group, ns: float, n: float, after: list[Group]) -> Scaled | None:
+    """As many gaps as there are, if all began as shorter ones after the same mark."""
+    known = by_octave(other for other in after if other.octave < min(LONG, group.octave))
+    shorter = nearest(group.octave, known)
+    return None if shorter is None else times(shorter, n / shorter.seen.n, ns, n)
+
+
+def _by_their_time(group: Group, ns: float, begun: Scaled | None) -> Iterator[Scaled]:
     """What chance saw of them, in slices and whole, stands for so much time."""
     certain, random = group.slices
     seen_ns = random.seen.ns + group.random.seen.ns
@@ -204,7 +212,7 @@ def _by_their_time(group: Group, ns: float) -> Iterator[Scaled]:
             factor = max(1.0, ns * share / part.seen.ns)
             scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
             if part is random:
-                scaled = _one_window(_unlike(_with_edges(scaled), certain))
+                scaled = _one_window(_unlike(_with_edges(scaled, begun), certain))
                 scaled = replace(scaled, in_slices=True)
             yield scaled
 
@@ -235,7 +243,7 @@ def _by_that_of_others(
         if by_chance is not None:
             alone = getattr(by_chance.seen, name) * ns / by_chance.seen.ns
             differ = abs(min(alone, 2 * each) - each)
-        return (((1 - own) * differ + (1 - own) ** 2 * each) / SPREAD) ** 2
+        return (((1 - own) * differ + (1 - own) ** 2 * OTHERS_ERR * each) / SPREAD) ** 2
 
     return replace(
         scaled,
@@ -271,20 +279,32 @@ def _alike_nearby(group: Group, after: list[Group]) -> Part | None:
     return None
 
 
-def _with_edges(scaled: Scaled) -> Scaled:
+def _with_edges(scaled: Scaled, begun: Scaled | None) -> Scaled:
     """Slices begin and end between two ops: each has a fraction of one too many or too few.
 
-    Twice the variance of a fraction, 1/12, for each window.
+    Twice the variance of a fraction, 1/12, for each window. Where they saw none, they may have
+    missed what there is at the gaps' beginnings: a standard error is all that had ``begun``, as
+    gaps of all lengths then err together.
     """
-    seen, known = scaled.part.seen, scaled.ops_factor > 1 and scaled.part.seen.ops > 0
-    if not known:
+    seen = scaled.part.seen
+    if scaled.ops_factor <= 1:
         return scaled
+    if not seen.ops:
+        return scaled if begun is None else _off_by(scaled, begun)
     ops_variance = scaled.ops_factor**2 * seen.windows / 6
     per_op = scaled.ns / scaled.ops
     return replace(
         scaled,
         ops_variance=scaled.ops_variance + ops_variance,
         ns_variance=scaled.ns_variance + ops_variance * per_op**2,
+    )
+
+
+def _off_by(scaled: Scaled, error: Scaled) -> Scaled:
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + error.ops**2,
+        ns_variance=scaled.ns_variance + error.ns**2,
     )
 
 

@@ -36,7 +36,7 @@ from instrumented_backend.torch_compat import dynamo
 # Of the time that the program runs: of windows after compilations, and of the others.
 BUDGET = 0.003
 ALWAYS_AFFORDABLE_S = 0.02  # nothing beside importing torch: short runs are seen whole
-FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.25, 1.02, 5.0
+FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.1, 1.03, 5.0
 SHORTEST_WINDOW_S = 0.002
 # A window waits for gaps to end that began in it; longer ones are seen in slices.
 LONGEST_GAP_S = 0.135

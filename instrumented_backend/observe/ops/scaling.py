@@ -13,7 +13,7 @@ too few were seen are taken together.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
@@ -49,11 +49,16 @@ EVALUATION = 3.0  # times as many ops as the mean: no kind that a turn has as ma
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
 
 
+# What stands for gaps that took so many nanoseconds, as they are to be timed.
+Timed = Callable[[Scaled, float], Scaled]
+
+
 def all_scaled(kinds: Iterable[Kind], waits: bool) -> Iterator[tuple[int, Group, list[Scaled]]]:
     """The mark after which they are; the gaps; what stands for them.
 
     ``waits``: the host waits for a GPU somewhere.
     """
+    timed = in_their_time if waits else _as_in_windows
     by_mark: dict[int, dict[tuple[int, int], list[Kind]]] = {}
     same_edge: dict[int, list[Group]] = {}
     for kind in kinds:
@@ -62,11 +67,15 @@ def all_scaled(kinds: Iterable[Kind], waits: bool) -> Iterator[tuple[int, Group,
     for mark, groups in by_mark.items():
         after = [Group(to, octave, alike) for (to, octave), alike in groups.items()]
         for group in after:
-            yield mark, group, list(_of_group(group, after, same_edge, waits))
+            yield mark, group, list(_of_group(group, after, same_edge, timed))
+
+
+def _as_in_windows(scaled: Scaled, ns: float) -> Scaled:
+    return scaled
 
 
 def _of_group(
-    group: Group, after: list[Group], same_edge: dict[int, list[Group]], waits: bool
+    group: Group, after: list[Group], same_edge: dict[int, list[Group]], timed: Timed
 ) -> Iterator[Scaled]:
     """What stands for all of its gaps.
 
@@ -100,30 +109,28 @@ def _of_group(
                 yield Scaled(random, 1.0, 1.0)
                 seen, unseen = regular.seen, n - random.seen.n
                 all_alike = times(regular, unseen / seen.n, unseen * seen.ns / seen.n, unseen)
-                if waits:
-                    all_alike = in_their_time(all_alike, ns - random.seen.ns)
+                all_alike = timed(all_alike, ns - random.seen.ns)
                 yield _doubted(all_alike, kind, seen.n, unseen, on_edge)
             elif certain.seen.n or random.seen.n >= min(n, ENOUGH):
                 *known, last = of_others(certain, random, n, ns)
                 yield from known
-                if waits:
-                    last = in_their_time(last, ns - sum(each.part.seen.ns for each in known))
+                last = timed(last, ns - sum(each.part.seen.ns for each in known))
                 known_n = certain.seen.n + random.seen.n
                 yield _doubted(last, kind, known_n, n - random.seen.n, on_edge)
             elif not known_whole and (near := _often_nearby(kind, on_edge)):
-                alike = like(near, n, ns, group.octave)
-                yield _doubted(in_their_time(alike, ns) if waits else alike, kind, 0, n, on_edge)
+                alike = timed(like(near, n, ns, group.octave), ns)
+                yield _doubted(alike, kind, 0, n, on_edge)
             else:
                 few.append((kind, n, ns))
     found = _of_few(few, group, after) if few else None
-    if found is not None and waits:
-        found = in_their_time(found, sum(ns for _, _, ns in few))
-    if found is not None and len(few) == 1:
+    if found is None:
+        return
+    found = timed(found, sum(ns for _, _, ns in few))
+    if len(few) == 1:
         kind, n, _ = few[0]
         seen = kind.whole[1].seen.n
         found = _doubted(found, kind, seen, n - seen, same_edge[kind.edge])
-    if found is not None:
-        yield found
+    yield found
 
 
 def _regular(same_edge: list[Group]) -> Part | None:

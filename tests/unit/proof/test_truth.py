@@ -117,6 +117,27 @@ def test_eager_work_that_lasts_for_so_long_is_as_long_however_fast() -> None:
     assert EagerTimes([slow]).captured_pct(fast) == pytest.approx(100 * 600 / 1100)
 
 
+def test_an_op_with_a_clock_is_as_long_as_that_says_however_fast_the_host() -> None:
+    """400 us of eager ops in `always`, 300 of them in one that waits: the others take half."""
+    slow, fast = in_calls_of(50), in_calls_of(25)
+    for run, waited_us in ((slow, 300), (fast, 350)):
+        run.truth["spent_s"]["aten::item"] = 1e-6 * waited_us
+    times = EagerTimes([slow])
+    assert times.captured_pct(fast) == pytest.approx(100 * 600 / (600 + 350 + 50))
+    for name in ("aten::item", "aten::item at train.py:3"):
+        assert times.pct(fast, Run.op_times, name) == pytest.approx(100 * 350 / 1000)
+
+
+def test_python_is_the_rest_of_the_main_thread_wherever_is_compiled() -> None:
+    """Of 2 s that torch has compiled, one is another thread's."""
+    run = run_with(**LEDGER)
+    alone_pct = run.sampled_pct("python", 1.0)
+    run.truth["compile_s"] = 2.0
+    others = {"row": "compile", "threads": "other", "seconds": 1.0, "spread_s": 0.0}
+    run.report["ledger"]["rows"].append(others)
+    assert run.sampled_pct("python", 1.0) == pytest.approx(alone_pct)
+
+
 def rows_by_figure(auto: Run, always: Run) -> dict[tuple[str, str], Row]:
     rows = truth.rows_of("p", {"auto": [auto], "always": [always]})
     return {(row.figure, row.cache): row for row in rows}

@@ -8,7 +8,7 @@ from seen_gaps import REGION, S, kind, observed, part
 
 from instrumented_backend.observe.native.build import GpuTimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
-from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.estimate import SEEING, estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
 from instrumented_backend.observe.ops.observed import Before, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
@@ -155,7 +155,8 @@ def test_longer_gaps_that_were_not_seen_may_have_more_ops() -> None:
     assert found.eager.ops == pytest.approx(10 + 20)
     assert SPREAD * found.eager.ops_error == pytest.approx(180)
     # Of time, half of what their own 50 + 100 ns of ops leave.
-    assert SPREAD * found.eager.ns_error == pytest.approx((10_000 - 100) / 2)
+    their = math.hypot((10_000 - 100) / 2, SEEING * (50 + 100))
+    assert SPREAD * found.eager.ns_error == pytest.approx(their)
 
 
 def test_gaps_many_times_as_long_that_were_not_seen_may_be_evaluations() -> None:
@@ -210,8 +211,9 @@ def test_what_ran_before_the_first_window_may_be_ops() -> None:
     assert not found.exact
     assert (found.eager.ops, found.eager.ns, found.unseen_ns) == (100, 2 * 10**6, 2 * 10**7)
     assert SPREAD * found.eager.ops_error == pytest.approx(200)
-    assert SPREAD * found.eager.ns_error == pytest.approx(2 * 10**7)
-    assert SPREAD * found.main_ns.ns_error == pytest.approx(2 * 10**7)
+    their = math.hypot(2 * 10**7, SEEING * 2 * 10**6)
+    assert SPREAD * found.eager.ns_error == pytest.approx(their)
+    assert SPREAD * found.main_ns.ns_error == pytest.approx(their)
     assert found.other_ns.ns_error == 0
 
 
@@ -342,7 +344,9 @@ def test_the_spread() -> None:
     assert found.eager.ops == pytest.approx(120)
     variance = (10 * 4.3 / 2 * SKEW) ** 2 * 8 * 3 / 2 * 0.9
     assert found.eager.ops_variance == pytest.approx(variance)
-    assert found.eager.ns_variance == pytest.approx(100 * variance)  # 10 ns each
+    assert found.eager.ns_variance == pytest.approx(
+        100 * variance + (SEEING * 1200 / SPREAD) ** 2  # 10 ns each
+    )
     assert found.by_name["aten::add"].ops_variance >= variance * 0.99
 
 

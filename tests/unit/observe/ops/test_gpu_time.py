@@ -17,6 +17,7 @@ from instrumented_backend.observe.ops.gpu_seen import GpuOps, GpuSeen
 from instrumented_backend.observe.ops.gpu_time import (
     CERTAIN,
     RANDOM,
+    SEEING,
     SPREAD,
     CallTime,
     call_time,
@@ -77,7 +78,7 @@ def test_a_graph_of_which_no_call_was_seen_takes_as_long_as_on_the_host() -> Non
     seen = GpuSeen([times], [row([[(2, 1)] * 4, [(2, 1)] * 4]), row(key=1)])
     (found,) = gpu_estimates(seen, {0: region(8, 8), 1: region(1, 5000)})
     assert found.captured_ns == pytest.approx((16 + 5000) * MS)
-    assert found.spread_ns == pytest.approx(5000 * MS)
+    assert found.spread_ns == pytest.approx((1 + SEEING) * 5000 * MS)
     assert found.by_key == {0: pytest.approx(16 * MS)} and found.calls == 9
 
 
@@ -174,7 +175,7 @@ def test_calls_at_once_on_two_streams() -> None:
     (found,) = gpu_estimates(made, {0: region(100, 1000), 1: region(100, 1000)})
     assert found.captured_ns == pytest.approx(1500 * MS)
     assert found.by_key == {0: pytest.approx(1000 * MS), 1: pytest.approx(1000 * MS)}
-    assert found.error_ns == pytest.approx(0)
+    assert found.spread_ns == pytest.approx(SEEING * 1500 * MS)
 
 
 def test_windows_that_differ_in_how_many_calls_are_at_once() -> None:
@@ -192,7 +193,7 @@ def test_one_window_tells_nothing_of_how_many_calls_are_at_once_in_others() -> N
     made.times[0].at_once[RANDOM] = at_once((100, 60))
     (found,) = gpu_estimates(made, {0: region(100, 1000)})
     assert found.captured_ns == pytest.approx(600 * MS)
-    assert found.spread_ns == pytest.approx(400 * MS)
+    assert found.spread_ns == pytest.approx(math.hypot(400, SEEING * 600) * MS)
 
 
 @pytest.mark.parametrize("chance, others_ms", [(False, 800 * 0.5), (True, 750 * 0.25)])

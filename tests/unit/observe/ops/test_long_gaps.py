@@ -7,6 +7,7 @@ from seen_gaps import LONG, S, kind, observed, part
 
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.long_gaps import OTHERS_ERR
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD
 
@@ -73,13 +74,17 @@ def test_one_window_tells_nothing_of_the_rest_of_a_long_gap() -> None:
     ("windows", "ops", "apart"),
     [
         # Two saw nothing in 0.2 s; what others saw, 4000 in the other 0.8, weighs a quarter of one.
-        ([(0.1, S // 10, 0, 0)] * 2, 4000 / 9, 4000 / 9 + 4000 / 81),
+        ([(0.1, S // 10, 0, 0)] * 2, 4000 / 9, 4000 / 9 + OTHERS_ERR * 4000 / 81),
         # Two saw as many as 4800 in 0.8 s.
-        ([(0.1, S // 10, 600, 6e6)] * 2, 1200 + (8 * 4800 + 4000) / 9, 800 / 9 + 4000 / 81),
+        (
+            [(0.1, S // 10, 600, 6e6)] * 2,
+            1200 + (8 * 4800 + 4000) / 9,
+            800 / 9 + OTHERS_ERR * 4000 / 81,
+        ),
         # One was short, and is worth a hundredth.
         ([(0.0005, S // 2000, 1, 1e4)], 1 + 0.9995 * (2000 + 25 * 5000) / 26, None),
-        # None: as in others, or none at all.
-        ([], 5000, 5000),
+        # None: as in others, or none at all, and others err.
+        ([], 5000, OTHERS_ERR * 5000),
     ],
 )
 def test_long_gaps_of_few_windows_are_like_others_after_the_same_mark(
