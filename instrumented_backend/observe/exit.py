@@ -88,6 +88,7 @@ class ExitHooks:
         self.interrupted = False  # by SIGTERM or Ctrl-C
         self._lock = threading.Lock()
         self._installed = False
+        self._has_first = False
         self._begun = False
         self._reported = threading.Event()
         self._pipe: _Pipe | None = None
@@ -126,6 +127,12 @@ class ExitHooks:
             # Or what the program's native code waits for would fail with EINTR.
             signal.siginterrupt(self._asked[0], False)
         return None
+
+    def call_first(self, function: Callable[[], None]) -> None:
+        """At exit, before all that was registered by now: once a process."""
+        if not self._has_first:
+            self._has_first = True
+            atexit.register(function)
 
     def finalize(self) -> None:
         """multiprocessing ends its forked children with os._exit, past atexit."""

@@ -264,6 +264,8 @@ class Session:
             if device is not None and graph.record.graph is not None:
                 self.ops.add_gpu(graph.record.graph, device)
         self.start()  # does nothing but in a forked child
+        # Inductor's own end, which waits for its workers, is registered by now.
+        self._hooks.call_first(self._program_ends)
         with self.failures.guard("generated code"):
             self._patch_post_compile()
         with self.failures.guard("metric tables"):
@@ -295,6 +297,10 @@ class Session:
             graph.kept = None
             if self._device is not None and "cuda" in self._devices:
                 self._device.want()
+
+    def _program_ends(self) -> None:
+        with self.failures.guard("op meter"):
+            self.ops.program_ends()
 
     def given_to_inductor(self, gm: Any) -> None:
         """A graph of AOTAutograd's, before Inductor changes it."""

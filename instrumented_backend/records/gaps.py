@@ -21,9 +21,9 @@ class GapRecord:
     """All gaps from one mark to another, on the main thread.
 
     A gap begins at the end of a graph's call, or at what has happened since: ``event`` is the name
-    that PyTorch gives it (`Optimizer.step#AdamW.step`), and ``inside`` says that it had begun and
-    not ended. It ends at the next mark. How many there were and how long they took is exact;
-    compiling is no part of it.
+    that PyTorch gives it (`Optimizer.step#AdamW.step`), or `exit`, where the program is over, and
+    ``inside`` says that it had begun and not ended. It ends at the next mark. How many there were
+    and how long they took is exact; compiling is no part of it.
     """
 
     graph: int | None  # whose call came last; None: before any

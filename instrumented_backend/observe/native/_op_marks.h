@@ -161,6 +161,9 @@ void forget(const Line& line, Ops& ops) {
   ops.clear();
 }
 
+// Slices that are shorter tell less of how a gap goes on than of where they began.
+constexpr int64_t kOfCourseNs = 500000;
+
 // A window ends, or the gap under way does, of which the window has seen a slice.
 void keep_slice(Line& line, int64_t until) {
   int64_t ns =
@@ -171,8 +174,12 @@ void keep_slice(Line& line, int64_t until) {
   const Ops& head = line.head[window_set];
   Sums& sums = line.slices[window_set];
   if (ns > 0) {
-    sums.add(window, 1e-9 * double(ns), double(ns), head.ops - sums.seen.ops,
-             head.op_ns - sums.seen.op_ns);
+    const double ops = head.ops - sums.seen.ops, op_ns = head.op_ns - sums.seen.op_ns;
+    sums.add(window, 1e-9 * double(ns), double(ns), ops, op_ns);
+    if (window_set == kCertain && ns > kOfCourseNs) {
+      const int64_t from_ns = line.seen_from - line.gap_start - line.seen_apart - line.seen_cost;
+      line.course.add(double(from_ns), double(ns), ops, op_ns);
+    }
   }
   forget(line, line.tail);
   if (line.watched) {
@@ -184,6 +191,9 @@ void keep_slice(Line& line, int64_t until) {
 
 // Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest.
 constexpr double kTellsNs = 2e6;
+// By how much, as a part of the larger, it has more or fewer ops than its slices on average, for
+// these to stand for the time about them each. Where they are alike, all tell the same.
+constexpr double kUneven = 0.25;
 
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
@@ -230,8 +240,14 @@ constexpr double kTellsNs = 2e6;
     if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
       const double times = own_ns / seen.ns;
       // An op may go on after its slice.
-      const double op_ns = std::min(own_ns, seen.op_ns * times);
-      length.seen().looked.add_gap(window, own_ns, seen.ops * times, op_ns);
+      double ops = seen.ops * times, op_ns = seen.op_ns * times;
+      const double in_course = line.course.whole(line.course.ops, own_ns);
+      if (line.course.end_ns >= 0 &&
+          std::abs(in_course - ops) > kUneven * std::max(in_course, ops)) {
+        ops = in_course;
+        op_ns = line.course.whole(line.course.op_ns, own_ns);
+      }
+      length.seen().looked.add_gap(window, own_ns, ops, std::min(own_ns, op_ns));
     }
     if (line.pass == ends_with.load(std::memory_order_relaxed)) {
       head_end = std::min(now, end);
@@ -243,6 +259,7 @@ constexpr double kTellsNs = 2e6;
     line.head[set].clear();
     line.slices[set] = Sums();
   }
+  line.course = Course();
   line.seen_from = 0;
   line.was_seen = false;
   return last;
@@ -484,10 +501,6 @@ void note(Thread& t, const Notes::Note& note) {
 
 // An event that is a mark: its number, 1 and up; 0 for others.
 int32_t event_number(Meter& m, const char* name) {
-  const bool is_data = starts_with(name, "enumerate(DataLoader)");
-  if (!is_data && !starts_with(name, "Optimizer.")) {
-    return 0;
-  }
   for (size_t i = 1; i < m.events.size(); ++i) {
     if (std::strcmp(m.events[i], name) == 0) {
       return int32_t(i);
@@ -506,7 +519,7 @@ void event_mark(const at::RecordFunction& event, bool begins) {
     return;
   }
   const char* name = event.name();
-  if (name[0] != 'O' && name[0] != 'e') {
+  if (!starts_with(name, "enumerate(DataLoader)") && !starts_with(name, "Optimizer.")) {
     return;
   }
   Meter& m = meter();

@@ -54,6 +54,27 @@ void op_meter_open(int32_t whole) {
   open_window(kCertain, kNever, Whole(whole));
 }
 
+// The main thread's program is over. What is left, such as torch's own end, is another gap, and
+// seen.
+void op_meter_exit() {
+  std::lock_guard<std::mutex> lock(window_mutex);
+  if (head_end != kNever) {
+    close_window();
+  }
+  Meter& m = meter();
+  {
+    const Booked booked(m);
+    const int32_t number = event_number(m, "exit");
+    if (m.main == nullptr || m.main->from == nullptr || number == 0) {
+      return;
+    }
+    const int64_t now = now_ns();
+    end_gap(*m.main, 0, now);
+    begin_gap(*m.main, mark_of(m, m.main->graph, 2 * number + 1, false), now);
+  }
+  open_window(kCertain, kNever, kMainGap);
+}
+
 void op_meter_close() {
   std::lock_guard<std::mutex> lock(window_mutex);
   close_window();

@@ -403,6 +403,33 @@ class Notes {
   std::array<Note, kMost> notes_;
 };
 
+// A gap's ops and their time, where it is, between two slices, like the one and then like the
+// other. Slices are the farther apart the longer it goes on: on average they tell of its beginning.
+struct Course {
+  struct Rate {
+    double sum = 0, last = 0;  // so far; at the end of the last slice, for each nanosecond
+
+    void add(double before_ns, double ns, double value, bool is_first) {
+      const double rate = value / ns;
+      sum += before_ns * (is_first ? rate : (last + rate) / 2) + value;
+      last = rate;
+    }
+  };
+  Rate ops, op_ns;
+  double end_ns = -1;  // of the last slice, in the gap's own time
+
+  void add(double from_ns, double ns, double new_ops, double new_op_ns) {
+    const bool is_first = end_ns < 0;
+    const double before_ns = std::max(0.0, from_ns - std::max(0.0, end_ns));
+    ops.add(before_ns, ns, new_ops, is_first);
+    op_ns.add(before_ns, ns, new_op_ns, is_first);
+    end_ns = from_ns + ns;
+  }
+  double whole(const Rate& rate, double gap_ns) const {
+    return rate.sum + std::max(0.0, gap_ns - end_ns) * rate.last;
+  }
+};
+
 // What one thread runs, from mark to mark. Threads of the autograd engine work for the thread that
 // waits for them, and write into its line.
 struct alignas(kCacheLine) Line {
@@ -434,6 +461,7 @@ struct alignas(kCacheLine) Line {
   bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
+  Course course;                   // of it, by those of certain windows
   Ops tail;                        // of a watched one: the rest
 
   // What it was is forgotten, but for its notes.

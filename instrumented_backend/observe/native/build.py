@@ -298,6 +298,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         "op_meter_awake": (uint64, []),
         "op_meter_wake": (None, []),
         "op_meter_enter": (None, [int64]),
+        "op_meter_exit": (None, []),
         "op_meter_leave": (None, [int64]),
         "op_meter_quiet": (None, [int32, int32, int64]),
         "op_meter_collected": (None, [int64]),

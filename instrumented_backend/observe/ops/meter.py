@@ -40,11 +40,9 @@ FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.1, 1.03, 5.0
 SHORTEST_WINDOW_S = 0.002
 # A window waits for gaps to end that began in it; longer ones are seen in slices.
 LONGEST_GAP_S = 0.135
-NEVER_S = 1e9
-# Of gaps under way when a window opens, those that it sees from their beginning; `_op_windows.h`
-# says the same.
+# Of gaps under way when a window opens, what it sees from the beginning; as `_op_windows.h` has it.
 NO_GAP, ALL_GAPS, MAIN_GAP = range(3)
-POLL_S, LONGEST_POLL_S = 0.02, 0.5
+POLL_S, LONGEST_POLL_S, NEVER_S = 0.02, 0.5, 1e9
 LOAD_PATIENCE_S, EXIT_PATIENCE_S = 0.2, 0.5  # of the program at its start, and at its end
 WHOLE_HEAP = 2  # the generation
 WORTH_NAMING_S = 0.5
@@ -180,6 +178,12 @@ class OpMeter(Observer):
             if self._lib is not None and self._windows == 1:
                 self._lib.op_meter_begin(self._early.since_ns, 0)
                 self._is_whole = self._is_warm_up  # however late it was
+
+    def program_ends(self) -> None:
+        """What handlers at exit do from here on, torch's own among them, is another gap."""
+        with self._lock:
+            if self._lib is not None:
+                self._lib.op_meter_exit()
 
     def stop(self) -> None:
         """For good: no callback of ours may run while the interpreter goes down."""
@@ -361,9 +365,8 @@ class OpMeter(Observer):
                 return
             most_s = spent_s + own_s
         self._most_s = most_s
-        is_first = not self._windows and not self._is_late
-        if not self._is_warm_up:
-            self._spent_before_s = spent_s
+        is_first = not (self._windows or self._is_late)
+        self._spent_before_s = self._spent_before_s if self._is_warm_up else spent_s
         lib.op_meter_open(ALL_GAPS if is_first else MAIN_GAP if from_here else NO_GAP)
         self._is_whole = self._is_whole or is_first
         self._windows += 1

@@ -1,4 +1,4 @@
-"""The end of multiprocessing's children, of which each start method has its own."""
+"""The ends of processes: what comes first, and multiprocessing's children, by start method."""
 
 import subprocess
 import sys
@@ -41,3 +41,22 @@ def test_children_of_each_start_method_tell_once(tmp_path: Path) -> None:
     assert sorted(path.name for path in told.iterdir()) == [
         *("MainProcess", "fork 1", "forkserver 0", "forkserver 1", "spawn 0", "spawn 1"),
     ]
+
+
+ENDING = """
+import atexit
+from instrumented_backend.observe.exit import ExitHooks
+
+hooks = ExitHooks(lambda: print("report"), lambda: None)
+hooks.install()
+atexit.register(print, "workers")  # as Inductor does when it is imported
+for _ in range(2):
+    hooks.call_first(lambda: print("over"))
+atexit.register(print, "program")
+"""
+
+
+def test_the_end_of_the_program_is_before_that_of_what_it_imported() -> None:
+    """And once, whatever the program still registers."""
+    ran = subprocess.run([sys.executable, "-c", ENDING], check=True, capture_output=True, text=True)
+    assert ran.stdout.split() == ["program", "over", "workers", "report"]

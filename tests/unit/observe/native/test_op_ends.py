@@ -1,0 +1,72 @@
+"""What the native part sees of gaps that go on otherwise than they began, and of the last one."""
+
+import time
+from collections import Counter
+from typing import Any
+
+import torch
+from metering import CERTAIN, call, gaps, names, place, seen
+
+from instrumented_backend.observe.ops.observed import Kind
+
+X = torch.ones(2)
+LONG_S = 0.3
+
+
+def test_what_runs_at_exit_is_a_gap_of_its_own(op_meter: Any) -> None:
+    """Seen from its beginning; the one before it has its own ops, and ends nowhere."""
+    call(op_meter, 1)
+    op_meter.op_meter_open(True)
+    torch.sin(X)
+    op_meter.op_meter_exit()
+    for _ in range(2):
+        torch.cos(X)
+    time.sleep(LONG_S)
+    observed = seen(op_meter)
+    assert gaps(observed)[(1,), 0] == gaps(observed)[(1, "exit"), 0] == 1
+    found: dict[tuple[Any, ...], Counter[str]] = {}
+    for kind in observed.kinds:
+        parts = kind.first, *kind.whole, *kind.slices
+        found.setdefault(place(observed.marks[kind.mark]), Counter()).update(names(*parts))
+    assert found[1, "exit"] == {"aten::cos": 2}
+    assert found[1,].keys() <= {"aten::sin"}  # in a slice, where the machine is busy
+    (last,) = [kind for kind in observed.kinds if place(observed.marks[kind.mark]) == (1, "exit")]
+    assert last.ns[0] >= LONG_S * 1e9
+
+
+def test_exit_without_a_gap_under_way(op_meter: Any) -> None:
+    op_meter.op_meter_enter(1)
+    op_meter.op_meter_exit()
+    op_meter.op_meter_leave(1)
+    assert (1, "exit") not in [place(mark) for mark in seen(op_meter).marks]
+
+
+def begun_with_ops(op_meter: Any, ops: int) -> Kind:
+    """A gap with so many ops at its beginning, all seen, and then two slices with none."""
+    call(op_meter, 1)
+    torch.sin(X)  # it has begun
+    op_meter.op_meter_open(False)
+    for _ in range(ops):
+        torch.cos(X)
+    op_meter.op_meter_close()
+    for wait_s in (0, LONG_S, LONG_S):
+        op_meter.op_meter_open(False)
+        time.sleep(0.002)
+        op_meter.op_meter_close()
+        time.sleep(wait_s)
+    call(op_meter, 2)
+    (kind,) = [kind for kind in seen(op_meter).kinds if kind.to == 2 and kind.slices[CERTAIN].cells]
+    op_meter.op_meter_clear()
+    return kind
+
+
+def test_a_gap_that_begins_with_ops_and_goes_on_without(op_meter: Any) -> None:
+    """As an evaluation, and then a checkpoint: where slices saw none, there are none."""
+    ops = 20_000
+    kind = begun_with_ops(op_meter, ops)
+    while 8 * kind.slices[CERTAIN].seen.ns > kind.own_ns:  # the machine held them up
+        kind = begun_with_ops(op_meter, ops)
+    slices = kind.slices[CERTAIN].seen
+    assert kind.looked.n == 1 and slices.ops == ops
+    # Not as many in all of its time: that would be many times as many.
+    assert ops <= kind.looked.ops < ops * kind.own_ns / slices.ns / 2
