@@ -405,7 +405,9 @@ def test_a_graph_that_is_compiled_late_is_seen(run_forked: RunProgram) -> None:
         loop(training, torch.neg, 300)
     """)
     counts = {row["op"]: row["count"] for row in done.report["ops"]["eager"]}
-    assert counts["aten::erf"] == 30 * 20 and counts["aten::neg"] == 3300 * 20
+    # Of a step that the machine holds up for long a slice is seen, which may tell of more ops.
+    assert counts["aten::erf"] == 30 * 20
+    assert counts["aten::neg"] == pytest.approx(3300 * 20, rel=0.01)
 
 
 @pytest.mark.full
