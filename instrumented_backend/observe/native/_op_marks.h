@@ -499,7 +499,7 @@ void note(Thread& t, const Notes::Note& note) {
   t.notes->add(note);
 }
 
-// An event that is a mark: its number, 1 and up; 0 for others.
+// The number of an event that is a mark, 1 and up; 0 where there are too many.
 int32_t event_number(Meter& m, const char* name) {
   for (size_t i = 1; i < m.events.size(); ++i) {
     if (std::strcmp(m.events[i], name) == 0) {

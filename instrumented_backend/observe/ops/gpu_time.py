@@ -103,12 +103,12 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
         certain_ns = sum(row.seen[CERTAIN].op_ns for row in rows)
         others_ns = sum(part.ns for part in known.values()) + unseen_ns - certain_ns - first_ns
         known_overlap, overlap, its_error = _overlaps(times)
-        # The same windows saw them all: they err together.
         its_error = math.hypot(its_error, SEEING * overlap / SPREAD)
         found.append(
             GpuEstimate(
                 device=times.device,
                 captured_ns=first_ns + known_overlap * certain_ns + overlap * others_ns,
+                # The same windows saw them all: they err together.
                 error_ns=overlap * (sum(part.error for part in known.values()) + unseen_ns / SPREAD)
                 + its_error * others_ns,
                 idle_share=_share(times.idle_ns, times.gap_ns, chosen) or 0.0,

@@ -1,5 +1,6 @@
 """Spreads hold: simulated runs of programs, each observed many times."""
 
+import math
 import random
 import statistics
 
@@ -7,7 +8,7 @@ import pytest
 from simulated_runs import PROGRAMS, observe
 from speeds import full_but
 
-from instrumented_backend.observe.ops.estimate import estimate
+from instrumented_backend.observe.ops.estimate import SEEING, estimate
 from instrumented_backend.observe.ops.spread import SPREAD
 
 RUNS = 200
@@ -23,7 +24,10 @@ def test_the_truth_is_in_the_spread(name: str) -> None:
     for seed in range(1, RUNS + 1):
         found = estimate(observe(random.Random(seed), run)).eager
         ops_held += abs(found.ops - ops) <= SPREAD * found.ops_error + 1e-9 * ops
-        ns_held += abs(found.ns - ns) <= SPREAD * found.ns_error + 1e-9 * ns
+        # Windows change nothing here: what is printed for that is no part of what is to hold.
+        seeing = (SEEING * found.ns / SPREAD) ** 2
+        ns_error = math.sqrt(max(0.0, found.ns_variance - seeing))  # none, where all was seen
+        ns_held += abs(found.ns - ns) <= SPREAD * ns_error + 1e-9 * ns
         estimates.append(found.ops)
     assert ops_held >= 0.95 * RUNS and ns_held >= 0.95 * RUNS
     # As near as so many runs can tell: three standard errors of their mean, or a hundredth.
