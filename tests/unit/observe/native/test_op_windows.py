@@ -230,7 +230,7 @@ def woken(op_meter: Any, thread: threading.Thread) -> None:
 def look_at_one(op_meter: Any) -> None:
     """At a gap with many ops, of which is then known how many."""
     thread = looking(op_meter, HOUR_NS)
-    while not any(kind.looked.n for kind in seen(op_meter).kinds):
+    while not any(kind.looked.ops for kind in seen(op_meter).kinds):
         call(op_meter, 1)
         until_looked_at(op_meter)
         for _ in range(5_000):
