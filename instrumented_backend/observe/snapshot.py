@@ -91,7 +91,7 @@ def assemble(
     status: str = ENDED,
     kept: Kept | None = None,
 ) -> Report:
-    """The report of this moment; ``not_observed`` says why there are no ops in it.
+    """The report of this moment; ``not_observed`` says why ops, or those in graphs, are unknown.
 
     A snapshot gives and takes what is ``kept``; its records are not for others to change. ``guard``
     contains a failure in a part that the others do without.
@@ -188,7 +188,8 @@ def _sums(
     else:
         set_region_times(records, observed.regions)
         sums = Sums(
-            ops_section(records, observed, found), ledger(observed, found, started.startup_s)
+            ops_section(records, observed, found, not_observed),
+            ledger(observed, found, started.startup_s),
         )
     with guard("GPU ledger"):
         sums.gpu = gpu_ledger(observed, found, records)

@@ -13,6 +13,7 @@ from itertools import zip_longest
 LOST = "lost"  # an observer of ours failed
 OPS_UNKNOWN = "ops-unknown"  # eager ops were not watched
 GPU_UNKNOWN = "gpu-unknown"  # where the time of the GPUs went
+CAPTURED_UNKNOWN = "captured-unknown"  # the ops in graphs could not be counted
 OPS_UNACCOUNTED = "ops-unaccounted"  # seconds of the run that the windows don't explain
 OPS_TOO_MANY_NAMES = "ops-too-many-names"
 NOT_LISTED = "not-listed"  # counted, but beyond the number of records that are kept

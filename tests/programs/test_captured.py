@@ -16,14 +16,14 @@ from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops import op_counter
 from instrumented_backend.observe.ops.captured import Call, GraphOps
 from instrumented_backend.observe.ops.lines import UNKNOWN
-from instrumented_backend.observe.ops.op_counter import OpCounter
+from instrumented_backend.observe.ops.op_counter import OneThread, OpCounter
 
 
 class Harness:
     """A Dynamo backend that counts each graph's ops, and runs the graph as it is."""
 
-    def __init__(self, count: Callable[[Callable[[], Any]], int]) -> None:
-        self.count = count
+    def __init__(self) -> None:
+        self.thread = OneThread(native.load())
         self.counter = OpCounter()
         self.graphs: list[GraphOps] = []
 
@@ -32,7 +32,7 @@ class Harness:
         return oracle.run_in_region(gm, inputs)
 
     def forward(self) -> int:
-        self.counter.count_all(self.count)
+        self.counter.count_all(self.thread)
         return sum(ops.forward or 0 for ops in self.graphs)
 
     def backward(self) -> int:
@@ -48,18 +48,8 @@ class Harness:
 
 @pytest.fixture
 def harness() -> Iterator[Harness]:
-    library = native.load()
-
-    def count(run: Callable[[], Any]) -> int:
-        handle = library.op_count_begin()
-        try:
-            run()
-            return int(library.op_count_take())
-        finally:
-            library.op_count_end(handle)
-
     torch._dynamo.reset()
-    yield Harness(count)
+    yield Harness()
     torch._dynamo.reset()
 
 
@@ -353,6 +343,18 @@ def test_calls_for_which_no_time_is_left_count_as_one(
     compiled(torch.randn(4, 4))
     assert harness.forward() == 2
     assert harness.graphs[0].estimated == {"a call of one of too many functions": 2}
+
+
+def test_no_call_is_run_while_others_would_see_it(harness: Harness) -> None:
+    compiled = torch.compile(lambda x: functional.linear(x, x).sin(), backend=harness.backend)
+    compiled(torch.randn(4, 4))
+    with torch.profiler.profile() as profiler:
+        harness.counter.count_all(harness.thread)
+    assert not profiler.events()
+    assert harness.graphs[0].forward is None and harness.counter.waiting == 2
+    assert harness.counter.problem == op_counter.OTHERS_LISTEN
+    assert harness.forward() == 2 and not harness.graphs[0].estimated
+    assert harness.counter.problem is None
 
 
 def test_equal_layers_are_run_once(harness: Harness) -> None:

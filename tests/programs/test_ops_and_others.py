@@ -77,6 +77,36 @@ def test_others_see_the_events_inside_ops_and_regions(run_forked: RunProgram) ->
         assert dict(found)["aten::mul"] >= 4 and dict(found)["aten::mm"] == 6
 
 
+def test_others_do_not_see_what_a_report_runs(run_forked: RunProgram) -> None:
+    """To count a graph's ops, its calls are run once; an observer sees those of all threads."""
+    done = run_forked(
+        """
+        import json, sys, torch
+        import instrumented_backend.backend
+        from torch.profiler import ExecutionTraceObserver
+
+        @torch.compile(backend="instrumented")
+        def product(x):
+            return (x @ x).sin()
+
+        x = torch.ones(4, 4)
+        instrumented_backend.backend._session._live.snapshots.stop()  # it would have counted them
+        product(x)
+        observer = ExecutionTraceObserver().register_callback(sys.argv[0] + ".json")
+        observer.start()
+        during = instrumented_backend.report()
+        observer.stop()
+        observer.unregister_callback()
+        names = {node["name"] for node in json.load(open(sys.argv[0] + ".json"))["nodes"]}
+        notes = [note.code for note in during.coded_notes()]
+        print(json.dumps([[name for name in names if name[0] != "["], notes]))
+        """
+    )
+    assert done.stdout == '[[], ["captured-unknown"]]\n'
+    assert done.report["summary"]["captured_ops"] == 2
+    assert "captured-unknown" not in {note["code"] for note in done.report["notes"]}
+
+
 def test_an_exception_inside_an_op(run_forked: RunProgram) -> None:
     """It ends the op, and what comes after it is seen."""
     program = (

@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "_op_state.h"
+#include "_op_events.h"
 
 namespace {
 
@@ -25,6 +25,14 @@ uint64_t op_count_begin() {
   return at::addThreadLocalCallback(
       at::RecordFunctionCallback(count_start, count_end)
           .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+}
+
+// Does nobody else listen to this thread's ops, who would see those that are run to be counted?
+int32_t op_count_is_alone() {
+  const auto listening = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  return !listening.has_value() ||
+         std::all_of(listening->callbacks_.begin(), listening->callbacks_.end(),
+                     [](const auto& callback) { return callback.start_ == on_start; });
 }
 
 // The outermost ops since the last call.

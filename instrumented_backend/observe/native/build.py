@@ -328,6 +328,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         "op_meter_event": (ctypes.c_char_p, [int64]),
         "op_meter_size": (int64, [ctypes.c_char_p]),
         "op_meter_after_fork": (None, []),
+        "op_count_is_alone": (int32, []),
         "op_count_begin": (uint64, []),
         "op_count_take": (int64, []),
         "op_count_end": (None, [uint64]),

@@ -9,7 +9,6 @@ more than `BUDGET`.
 """
 
 import contextlib
-import functools
 import gc
 import math
 import threading
@@ -28,7 +27,7 @@ from instrumented_backend.observe.ops.early import Early
 from instrumented_backend.observe.ops.gpu_seen import time_calls
 from instrumented_backend.observe.ops.lines import Lines
 from instrumented_backend.observe.ops.observed import Copied, Observed
-from instrumented_backend.observe.ops.op_counter import OpCounter, ops_of
+from instrumented_backend.observe.ops.op_counter import OneThread, OpCounter
 from instrumented_backend.observe.windows import WindowSchedule
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import dynamo
@@ -293,7 +292,7 @@ class OpMeter(Observer):
             return
         lib.op_meter_quiet(1, False, 0)
         try:
-            self._counter.count_all(functools.partial(ops_of, lib), pause)
+            self._counter.count_all(OneThread(lib), pause)
         finally:
             lib.op_meter_quiet(-1, False, 0)
 
@@ -303,10 +302,10 @@ class OpMeter(Observer):
 
     @property
     def unavailable(self) -> str | None:
-        """Why there is no op meter; None where there is one."""
+        """Why there is no op meter, or no number of captured ops; None where both are there."""
         if self._loader is not None and not self._loaded.is_set():
             return "no op meter: it was still being built"
-        return self._problem
+        return self._problem or self._counter.problem
 
     # --- Graph calls ----------------------------------------------------------------------------
 

@@ -30,15 +30,40 @@ if TYPE_CHECKING:
 
 MAX_CALLS = 20_000
 LONGEST_S = 5.0  # of the thread's own time, which a report waits for
+OTHERS_LISTEN = (
+    "ops in graphs are not counted while something else listens to PyTorch's ops, such as an "
+    "ExecutionTraceObserver: it would see them"
+)
+
+
+class OneThread:
+    """Counts what the calling thread dispatches, in the op meter's native part."""
+
+    def __init__(self, lib: Any) -> None:
+        self._lib = lib
+
+    def is_alone(self) -> bool:
+        """Does nobody else listen, who would see what is run to be counted?"""
+        return bool(self._lib.op_count_is_alone())
+
+    def count(self, run: Callable[[], Any]) -> int:
+        """How many outermost ops ``run()`` dispatches."""
+        handle = self._lib.op_count_begin()
+        try:
+            run()
+            return int(self._lib.op_count_take())
+        finally:
+            self._lib.op_count_end(handle)
 
 
 class OpCounter:
-    """Counts graphs' forward ops, running each distinct call once, under ``count``.
+    """Counts graphs' forward ops, running each distinct call once.
 
-    ``count(run)`` runs and returns how many outermost ops were dispatched on the way.
+    ``problem`` says why some are not counted yet, although that was tried.
     """
 
     def __init__(self) -> None:
+        self.problem: str | None = None
         self._lock = threading.Lock()
         self._counting = threading.Lock()  # held by the one thread that runs calls
         self._waiting: dict[bytes, Call] = {}
@@ -64,35 +89,40 @@ class OpCounter:
         self._counting = threading.Lock()
         self._graphs.clear()
 
-    def count_all(
-        self,
-        count: Callable[[Callable[[], Any]], int],
-        pause: Callable[[], None] = lambda: None,
-    ) -> None:
+    def count_all(self, thread: OneThread, pause: Callable[[], None] = lambda: None) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
 
         A call that cannot be run, or for which no time is left, counts as one op, and is noted in
         the graph's ``estimated``. ``pause`` is called between two of them. Graphs that come
-        meanwhile are for the next time.
+        meanwhile are for the next time, as are those with calls that others would see.
         """
         until = time.thread_time() + LONGEST_S
         with self._counting:
             with self._lock:
                 waiting, graphs = dict(self._waiting), list(self._graphs)
             found = {}
+            problem = None
             with _no_warnings():
                 for digest, call in waiting.items():
                     pause()
+                    if not thread.is_alone():
+                        problem = OTHERS_LISTEN
+                        break
                     if time.thread_time() > until:
                         break
-                    found[digest] = _count_call(call, count)
+                    found[digest] = _count_call(call, thread.count)
             with self._lock:
                 self._known.update(found)
-                for digest in waiting:
+                for digest in waiting if problem is None else found:
                     self._waiting.pop(digest, None)
+                new, self._graphs = self._graphs[len(graphs) :], []
                 for ops in graphs:
-                    self._finish(ops)
-                del self._graphs[: len(graphs)]
+                    if any(digest in self._waiting for digest, _ in ops.calls):
+                        self._graphs.append(ops)
+                    else:
+                        self._finish(ops)
+                self._graphs += new
+                self.problem = problem
 
     def _finish(self, ops: GraphOps) -> None:
         forward = Counter(ops.certain)
@@ -103,16 +133,6 @@ class OpCounter:
                 ops.estimated[f"a call of {found}"] += times
         ops.calls.clear()
         ops.forward_lines = forward
-
-
-def ops_of(lib: Any, run: Callable[[], Any]) -> int:
-    """How many outermost ops the op meter's native part sees in ``run()`` on this thread."""
-    handle = lib.op_count_begin()
-    try:
-        run()
-        return int(lib.op_count_take())
-    finally:
-        lib.op_count_end(handle)
 
 
 @contextlib.contextmanager

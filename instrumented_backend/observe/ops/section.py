@@ -42,13 +42,18 @@ def ops_unknown(records: Sequence[GraphRecord], reason: str | None) -> OpsRecord
     )
 
 
-def ops_section(records: Sequence[GraphRecord], observed: Observed, found: Estimate) -> OpsRecord:
+def ops_section(
+    records: Sequence[GraphRecord], observed: Observed, found: Estimate, not_counted: str | None
+) -> OpsRecord:
+    """``not_counted``: why the ops in graphs may be unknown."""
     captured = captured_ops(records, nested_calls(observed))
     captured_us = sum(row.ns for row in observed.regions.values()) / 1e3
     captured.time_us = captured_us
     total_us = captured_us + found.eager.ns / 1e3
     total_ops = None if captured.ops is None else captured.ops + round(found.eager.ops)
     note = _note(observed, found)
+    if captured.ops is None and not_counted is not None:
+        note = Note(notes.CAPTURED_UNKNOWN, not_counted)
     return OpsRecord(
         status="exact" if found.exact else "sampled",
         observed_pct=_observed_pct(observed),
