@@ -88,6 +88,7 @@ class OpCounter:
         self._lock = threading.Lock()
         self._counting = threading.Lock()
         self._graphs.clear()
+        self.problem = None
 
     def count_all(self, thread: OneThread, pause: Callable[[], None] = lambda: None) -> None:
         """Find ``forward`` of every graph; 0.1 to 1 ms for each call not met before.
