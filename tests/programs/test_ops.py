@@ -412,7 +412,7 @@ def test_a_graph_that_is_compiled_late_is_seen(run_forked: RunProgram) -> None:
 
 @pytest.mark.full
 def test_an_evaluation_that_chance_does_not_meet(run_forked: RunProgram) -> None:
-    """It may cost nothing, and what it may not see is looked at, if it lasts until a look is due."""
+    """It may cost nothing, and what it may not see is looked at, once a look is due."""
     done = run_forked("""
         import torch
         from instrumented_backend import backend
