@@ -1,6 +1,6 @@
 """What the report says of programs of all shapes, run after run, against what is known of them.
 
-    python benchmarks/truth.py                                # hours: 21 programs, 10 runs each
+    python benchmarks/truth.py                                # hours: all programs, 5 runs each
     python benchmarks/truth.py --only six-calls --runs 1      # a minute
     python benchmarks/truth.py --json rows.json --keep reports
 

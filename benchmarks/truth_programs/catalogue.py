@@ -13,6 +13,7 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
     "accumulation": training.accumulation,
     "evaluation": partial(training.evaluation, eager=False),
     "eager-evaluation": partial(training.evaluation, eager=True),
+    "checkpoints": training.checkpoints,
     "rare-evaluation": training.rare_evaluation,
     "plain-loop": training.plain_loop,
     "sleep": training.sleep,

@@ -152,6 +152,25 @@ def evaluation(run: Run, eager: bool) -> None:
                     loss_of(output).item()
 
 
+def checkpoints(run: Run) -> None:
+    """After every 100 steps an evaluation in eager, and then half a second without any op."""
+    model = Blocks(2).to(run.device)
+    inputs = forever(batches(run.device))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    compiled = run.compile(model)
+    for _ in run.times(12):
+        for _ in range(100):
+            with run.part("step"):
+                run.backward(loss_of(run.call(compiled, next(inputs))))
+                optimizer.step()
+                optimizer.zero_grad()
+        with torch.no_grad():
+            for _ in range(400):
+                with run.part("evaluation"):
+                    loss_of(model(next(inputs))).item()
+        run.sleep(0.5)
+
+
 def rare_evaluation(run: Run) -> None:
     """In eager, six times, and each for another time."""
     model = Blocks(1).to(run.device)

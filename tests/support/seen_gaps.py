@@ -54,6 +54,7 @@ def kind(
     cost_ns: int = 0,
     looked: Part | None = None,
     all_lengths: Part | None = None,
+    stages: dict[tuple[float, float], Part] | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
@@ -61,7 +62,8 @@ def kind(
     counts = (n, others[0]), (ns, others[1])
     parts = whole, in_slices, first or nothing()
     beside = ((each or nothing()).seen for each in (looked, all_lengths))
-    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, *beside)
+    by_stage = {stage: part.seen for stage, part in (stages or {}).items()}
+    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, *beside, by_stage)
 
 
 def observed(

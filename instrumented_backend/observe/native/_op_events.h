@@ -500,6 +500,12 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     booking.slot = cell.slot;
     booking.ops->ops += 1;
     booking.ops->op_ns += double(ns);
+    if (line != nullptr) {
+      const int64_t gone_on_ns = own_ns_of(*line, t.op_start) + cost_ns;
+      Stages::Stage& stage = line->stages.at(stage_of(gone_on_ns));
+      stage.ops += 1;
+      stage.op_ns += double(ns);
+    }
     booking.ops->add(booking.slot, 1, ns);
     if (m.sampler) {
       if (cell.count == 1 || m.sample_each ||

@@ -151,6 +151,12 @@ int64_t apart_of(const Line& line) {
   return line.apart_ns + collected_ns.load(std::memory_order_relaxed) - line.collected;
 }
 
+// How long the gap under way had gone on at that moment, in its own time.
+int64_t own_ns_of(const Line& line, int64_t moment) {
+  const int64_t cost_ns = line.cost_ns + line.tail_cost_ns;
+  return std::max<int64_t>(0, moment - line.gap_start - apart_of(line) - cost_ns);
+}
+
 // Ops of the gap under way that tell nothing: the next of their cells may be the first again, which
 // is sampled.
 void forget(const Line& line, Ops& ops) {
@@ -160,9 +166,6 @@ void forget(const Line& line, Ops& ops) {
   }
   ops.clear();
 }
-
-// Slices that are shorter tell less of how a gap goes on than of where they began.
-constexpr int64_t kOfCourseNs = 500000;
 
 // A window ends, or the gap under way does, of which the window has seen a slice.
 void keep_slice(Line& line, int64_t until) {
@@ -176,10 +179,9 @@ void keep_slice(Line& line, int64_t until) {
   if (ns > 0) {
     const double ops = head.ops - sums.seen.ops, op_ns = head.op_ns - sums.seen.op_ns;
     sums.add(window, 1e-9 * double(ns), double(ns), ops, op_ns);
-    if (window_set == kCertain && ns > kOfCourseNs) {
-      const int64_t from_ns = line.seen_from - line.gap_start - line.seen_apart - line.seen_cost;
-      line.course.add(double(from_ns), double(ns), ops, op_ns);
-    }
+    const double from_ns =
+        double(line.seen_from - line.gap_start - line.seen_apart - line.seen_cost);
+    line.stages.see(std::max(0.0, from_ns), from_ns + double(ns));
   }
   forget(line, line.tail);
   if (line.watched) {
@@ -191,9 +193,18 @@ void keep_slice(Line& line, int64_t until) {
 
 // Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest.
 constexpr double kTellsNs = 2e6;
-// By how much, as a part of the larger, it has more or fewer ops than its slices on average, for
-// these to stand for the time about them each. Where they are alike, all tell the same.
-constexpr double kUneven = 0.25;
+// Books what windows saw of a gap, by its stages.
+void keep_stages(Observed& observed, const Line& line) {
+  if (!observed.stages) {
+    observed.stages = std::make_unique<std::array<Sums, kStages>>();
+  }
+  for (size_t i = 0; i < line.stages.used; ++i) {
+    const Stages::Stage& stage = line.stages.stages[i];
+    if (stage.ns > 0) {
+      (*observed.stages)[i].add(line.pass, 1e-9 * stage.ns, stage.ns, stage.ops, stage.op_ns);
+    }
+  }
+}
 
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
@@ -213,6 +224,9 @@ constexpr double kUneven = 0.25;
     if (is_first) {
       edge.first_octave = length.octave;
       edge.first = std::make_unique<Tally>();
+      line.stages.clear();
+    } else {
+      line.stages.see(0, own_ns);
     }
     Tally& tally = is_first ? *edge.first : length.seen().whole[window_set];
     tally.sums.add_gap(window, own_ns, ops.ops, ops.op_ns);
@@ -240,13 +254,7 @@ constexpr double kUneven = 0.25;
     if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
       const double times = own_ns / seen.ns;
       // An op may go on after its slice.
-      double ops = seen.ops * times, op_ns = seen.op_ns * times;
-      const double in_course = line.course.whole(line.course.ops, own_ns);
-      if (line.course.end_ns >= 0 &&
-          std::abs(in_course - ops) > kUneven * std::max(in_course, ops)) {
-        ops = in_course;
-        op_ns = line.course.whole(line.course.op_ns, own_ns);
-      }
+      const double ops = seen.ops * times, op_ns = seen.op_ns * times;
       length.seen().looked.add_gap(window, own_ns, ops, std::min(own_ns, op_ns));
     }
     if (line.pass == ends_with.load(std::memory_order_relaxed)) {
@@ -254,12 +262,15 @@ constexpr double kUneven = 0.25;
       last = watching.load(std::memory_order_relaxed) == 0;
     }
   }
+  if (length.octave >= kUnlike) {
+    keep_stages(length.seen(), line);
+  }
   line.tail.clear();
   for (int set = 0; set < kSets; ++set) {
     line.head[set].clear();
     line.slices[set] = Sums();
   }
-  line.course = Course();
+  line.stages.clear();
   line.seen_from = 0;
   line.was_seen = false;
   return last;

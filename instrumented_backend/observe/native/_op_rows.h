@@ -20,6 +20,12 @@ struct KindRow {
   Seen by_chance;  // of the edge
 };
 
+struct StageRow {
+  int64_t kind;
+  double from_ns, until_ns;
+  Seen seen;
+};
+
 struct CellRow {
   int64_t kind, edge;  // -1: of threads without marks
   int64_t part;        // 2 * (is it of slices) + set; 4: the first gap
@@ -115,6 +121,7 @@ int64_t op_meter_size(const char* name) {
   const std::string_view asked = name;
   if (asked == "MarkRow") return sizeof(MarkRow);
   if (asked == "KindRow") return sizeof(KindRow);
+  if (asked == "StageRow") return sizeof(StageRow);
   if (asked == "CellRow") return sizeof(CellRow);
   if (asked == "SampleRow") return sizeof(SampleRow);
   if (asked == "RegionRow") return sizeof(Region);
@@ -176,6 +183,25 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
       row.looked = observed->looked.seen;
     }
     output.add(row);
+  });
+  return output.size;
+}
+
+int64_t op_meter_stages(StageRow* out, int64_t capacity) {
+  Meter& m = meter();
+  const Booked lock(m);
+  Output<StageRow> output{out, capacity};
+  each_kind(m, [&](int64_t kind, Mark&, Edge&, const Length& length) {
+    if (!length.observed || !length.observed->stages) {
+      return;
+    }
+    for (size_t i = 0; i < kStages; ++i) {
+      Sums& sums = (*length.observed->stages)[i];
+      sums.close();
+      if (sums.seen.ns > 0) {
+        output.add({kind, stage_begin(i), stage_begin(i + 1), sums.seen});
+      }
+    }
   });
   return output.size;
 }

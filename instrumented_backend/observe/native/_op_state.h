@@ -12,6 +12,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <condition_variable>
 #include <csignal>
 #include <cstdint>
@@ -63,6 +64,9 @@ constexpr int kLong = 27;     // gaps of this octave, 0.13 s, and longer are see
 // mark may be none like these: a window is opened for it, unless so many that are as long are
 // known.
 constexpr int kUnlike = 23, kFar = 4;
+// Stages of such gaps: the first lasts for 2 ms, and two are an octave from there on.
+constexpr size_t kStages = 32;
+constexpr int kFirstStage = 21;
 constexpr double kFewKnown = 8;
 // What PyTorch takes for each event, as `work.py` has it.
 constexpr int64_t kEventNs = 150;
@@ -89,6 +93,22 @@ int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
   timespec t;
   clock_gettime(clock, &t);
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
+}
+
+// The stage of a gap that has gone on for so long, and how long it has when one begins.
+size_t stage_of(int64_t ns) {
+  if (ns < int64_t(1) << kFirstStage) {
+    return 0;
+  }
+  const int octave = 63 - __builtin_clzll(ns);
+  const bool is_second = double(ns) >= M_SQRT2 * double(int64_t(1) << octave);
+  return std::min(kStages - 1, size_t(1 + 2 * (octave - kFirstStage) + is_second));
+}
+double stage_begin(size_t stage) {
+  if (stage == kStages) {
+    return HUGE_VAL;
+  }
+  return stage == 0 ? 0 : std::exp2(kFirstStage + double(stage - 1) / 2);
 }
 
 // A mutex of one word: where nobody else has it, it is taken and given back with no call.
@@ -273,6 +293,9 @@ struct Tally {
 struct Observed {
   std::array<Tally, kSets> whole, slices;
   Sums looked;  // gaps of which certain windows saw slices: each as if all of it were like these
+  // Of gaps that may be unlike others, by how long they had gone on: what windows saw of all of
+  // them. Each gap is as a window.
+  std::unique_ptr<std::array<Sums, kStages>> stages;
 };
 
 // Of one length, exactly: how many there were and how long they took, on the main thread and on
@@ -403,30 +426,27 @@ class Notes {
   std::array<Note, kMost> notes_;
 };
 
-// A gap's ops and their time, where it is, between two slices, like the one and then like the
-// other. Slices are the farther apart the longer it goes on: on average they tell of its beginning.
-struct Course {
-  struct Rate {
-    double sum = 0, last = 0;  // so far; at the end of the last slice, for each nanosecond
-
-    void add(double before_ns, double ns, double value, bool is_first) {
-      const double rate = value / ns;
-      sum += before_ns * (is_first ? rate : (last + rate) / 2) + value;
-      last = rate;
-    }
+// What windows saw of a gap, by how long it had gone on: by half octaves, in its own time.
+struct Stages {
+  struct Stage {
+    double ns = 0, ops = 0, op_ns = 0;
   };
-  Rate ops, op_ns;
-  double end_ns = -1;  // of the last slice, in the gap's own time
+  std::array<Stage, kStages> stages = {};
+  size_t used = 0;  // so many of them
 
-  void add(double from_ns, double ns, double new_ops, double new_op_ns) {
-    const bool is_first = end_ns < 0;
-    const double before_ns = std::max(0.0, from_ns - std::max(0.0, end_ns));
-    ops.add(before_ns, ns, new_ops, is_first);
-    op_ns.add(before_ns, ns, new_op_ns, is_first);
-    end_ns = from_ns + ns;
+  Stage& at(size_t number) {
+    used = std::max(used, number + 1);
+    return stages[number];
   }
-  double whole(const Rate& rate, double gap_ns) const {
-    return rate.sum + std::max(0.0, gap_ns - end_ns) * rate.last;
+  void see(double from_ns, double until_ns) {
+    for (size_t i = stage_of(int64_t(from_ns)); i < kStages && stage_begin(i) < until_ns; ++i) {
+      const double end_ns = std::min(until_ns, stage_begin(i + 1));
+      at(i).ns += std::max(0.0, end_ns - std::max(from_ns, stage_begin(i)));
+    }
+  }
+  void clear() {
+    std::fill_n(stages.begin(), used, Stage());
+    used = 0;
   }
 };
 
@@ -461,7 +481,7 @@ struct alignas(kCacheLine) Line {
   bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it
-  Course course;                   // of it, by those of certain windows
+  Stages stages;                   // of it
   Ops tail;                        // of a watched one: the rest
 
   // What it was is forgotten, but for its notes.

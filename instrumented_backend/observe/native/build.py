@@ -86,6 +86,19 @@ class KindRow(ctypes.Structure):
     ]
 
 
+class StageRow(ctypes.Structure):
+    """What windows saw of all gaps of a kind while these had gone on for so long, and no longer.
+
+    Each gap is as a window.
+    """
+
+    _fields_: ClassVar = [
+        ("kind", ctypes.c_int64),
+        *_fields(ctypes.c_double, "from_ns", "until_ns"),
+        ("seen", Seen),
+    ]
+
+
 class CellRow(ctypes.Structure):
     """Ops of one name in one kind of gap: the first of each gap, or the second, ..."""
 
@@ -315,6 +328,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
             for plural, row in (
                 ("marks", MarkRow),
                 ("kinds", KindRow),
+                ("stages", StageRow),
                 ("cells", CellRow),
                 ("loose_cells", CellRow),
                 ("samples", SampleRow),
@@ -342,7 +356,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         function = getattr(waiting if symbol in waits else lib, symbol)
         function.restype, function.argtypes = result, arguments
         setattr(lib, symbol, function)
-    rows = (MarkRow, KindRow, CellRow, SampleRow, RegionRow, TimeRow)
+    rows = (MarkRow, KindRow, StageRow, CellRow, SampleRow, RegionRow, TimeRow)
     for struct in (*rows, Work, GpuFunctions, GpuTimeRow, GpuCallRow, GpuOpRow):
         _check_size(struct, lib.op_meter_size(struct.__name__.encode()), name)
     return lib

@@ -69,6 +69,9 @@ class Kind:
     """Gaps of which certain windows saw slices: each as if all of it were like these."""
     by_chance: native.Seen = field(default_factory=native.Seen)
     """In random windows, of all lengths of gaps of the edge but long ones: the windows' sums."""
+    stages: dict[tuple[float, float], native.Seen] = field(default_factory=dict)
+    """Of gaps that may be unlike the others, what windows saw while these had gone on for so many
+    nanoseconds, from and until. Each gap is as a window."""
 
     @property
     def own_ns(self) -> int:
@@ -119,6 +122,7 @@ class Copied:
     marks: list[Mark]
     events: dict[int, str | None]  # by the number in `Kind.to`
     kinds: "ctypes.Array[native.KindRow]"
+    stages: "ctypes.Array[native.StageRow]"
     cells: "ctypes.Array[native.CellRow]"
     samples: "ctypes.Array[native.SampleRow]"
     regions: "ctypes.Array[native.RegionRow]"
@@ -139,6 +143,7 @@ class Copied:
         lib.op_meter_times(ctypes.byref(times))
         # The program goes on meanwhile, so marks come last: all the others tell of them.
         kinds = _rows(lib.op_meter_kinds if with_gaps else _none, native.KindRow)
+        stages = _rows(lib.op_meter_stages if with_gaps else _none, native.StageRow)
         cells = _rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow)
         samples = _rows(lib.op_meter_samples if listed else _none, native.SampleRow)
         gpu = GpuSeen.of(lib, _rows)
@@ -151,6 +156,7 @@ class Copied:
             ],
             events=events,
             kinds=kinds,
+            stages=stages,
             cells=cells,
             samples=samples,
             regions=_rows(lib.op_meter_regions, native.RegionRow),
@@ -175,6 +181,9 @@ def _observed(
     before: Before,
 ) -> Observed:
     nothing = Part(native.Seen(), [])
+    stages: dict[int, dict[tuple[float, float], native.Seen]] = {}
+    for stage in copied.stages:
+        stages.setdefault(stage.kind, {})[stage.from_ns, stage.until_ns] = stage.seen
 
     def part(kind: int, number: int, seen: native.Seen) -> Part:
         found = cells.get((kind, number))
@@ -194,6 +203,7 @@ def _observed(
             row.population.cost_ns,
             row.looked,
             row.by_chance,
+            stages.get(row.kind, {}),
         )
         for row in copied.kinds
     ]

@@ -39,6 +39,7 @@ from instrumented_backend.observe.ops.scaled import (
     together,
 )
 from instrumented_backend.observe.ops.spread import variance_of_windows
+from instrumented_backend.observe.ops.stages import by_stages
 
 CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 NEAR = 2  # octaves
@@ -84,9 +85,9 @@ def _of_group(
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
-    evaluations = like_evaluations(group, after)
-    if evaluations is not None:
-        yield from evaluations
+    unlike = by_stages(group, after) or like_evaluations(group, after)
+    if unlike is not None:
+        yield from unlike
         return
     shorter = shorter_ones(group, after)
     if shorter is not None:

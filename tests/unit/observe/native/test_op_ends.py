@@ -4,6 +4,7 @@ import time
 from collections import Counter
 from typing import Any
 
+import pytest
 import torch
 from metering import CERTAIN, call, gaps, names, place, seen
 
@@ -61,12 +62,35 @@ def begun_with_ops(op_meter: Any, ops: int) -> Kind:
 
 
 def test_a_gap_that_begins_with_ops_and_goes_on_without(op_meter: Any) -> None:
-    """As an evaluation, and then a checkpoint: where slices saw none, there are none."""
+    """As an evaluation, and then a checkpoint: when it had them is known."""
     ops = 20_000
     kind = begun_with_ops(op_meter, ops)
-    while 8 * kind.slices[CERTAIN].seen.ns > kind.own_ns:  # the machine held them up
-        kind = begun_with_ops(op_meter, ops)
     slices = kind.slices[CERTAIN].seen
     assert kind.looked.n == 1 and slices.ops == ops
-    # Not as many in all of its time: that would be many times as many.
-    assert ops <= kind.looked.ops < ops * kind.own_ns / slices.ns / 2
+    stages = sorted(kind.stages.items())
+    assert sum(stage.ops for _, stage in stages) == ops
+    assert sum(stage.op_ns for _, stage in stages) == pytest.approx(slices.op_ns)
+    assert sum(stage.ns for _, stage in stages) == pytest.approx(slices.ns)
+    for (from_ns, until_ns), stage in stages:
+        assert 0 < stage.ns <= until_ns - from_ns and stage.windows == 1
+        assert stage.n == pytest.approx(1e-9 * stage.ns)
+    late = [stage.ops for (_, until_ns), stage in stages if until_ns > LONG_S * 1e9]
+    assert late and not any(late)
+
+
+def test_all_of_a_gap_that_is_seen_whole_is_in_its_stages(op_meter: Any) -> None:
+    kinds: list[Kind] = []
+    while not kinds:  # the first of a kind is apart
+        call(op_meter, 1)
+        op_meter.op_meter_open(True)
+        torch.sin(X)
+        time.sleep(0.02)
+        torch.cos(X)
+        call(op_meter, 2)
+        op_meter.op_meter_close()
+        kinds = [kind for kind in seen(op_meter).kinds if names(kind.whole[CERTAIN])["aten::cos"]]
+    stages, whole = sorted(kinds[0].stages.items()), kinds[0].whole[CERTAIN].seen
+    assert sum(stage.ns for _, stage in stages) == pytest.approx(whole.ns)
+    assert sum(stage.ops for _, stage in stages) == whole.ops == 2 * whole.n
+    edges = [edge for edge, _ in stages]
+    assert [begin for begin, _ in edges] == [0.0, *(end for _, end in edges[:-1])]

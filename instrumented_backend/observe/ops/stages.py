@@ -1,0 +1,122 @@
+"""Long gaps whose ops come unevenly, as of an evaluation and the checkpoint after it.
+
+Windows see slices of them, some at the beginning and others at the end, and which, is chance: taken
+together, they tell more of the one than of the other. So how many ops there are in so much time is
+asked of each stage: of what was seen of all gaps when these had gone on for so long.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.scaled import (
+    ALIKE,
+    FAR,
+    UNLIKE,
+    Group,
+    Scaled,
+    deviation,
+    together,
+)
+from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
+
+NEAR = 1  # octaves
+UNEVEN = 0.3  # what part of the ops is elsewhere than where as many came in as much time
+KNOWN = 0.5  # of their time, what stages have to tell of
+SLICES_TELL = 0.05  # by what part all slices together may be wrong
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """So much of the time of each gap; what was seen then, or next to it if that is not known."""
+
+    ns: float
+    seen: Seen
+    is_known: bool
+
+    def rate(self, name: str = "ops") -> float:
+        return float(getattr(self.seen, name) / self.seen.ns)
+
+
+def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
+    """What stands for those of its gaps that no certain window saw whole.
+
+    ``after`` has all gaps that begin at its mark. None where all are about as long, where too
+    little was seen, where their ops come evenly, or where all that were seen whole have as many.
+    """
+    if group.octave < UNLIKE or _have_as_many(group):
+        return None
+    if all(other.octave > group.octave - FAR for other in after):
+        return None
+    whole = together([group.first, group.certain, group.random]).seen
+    n, ns = sum(group.n) - whole.n, group.own_ns - whole.ns
+    if n <= 0 or ns <= 0:
+        return None
+    near = [
+        other
+        for other in after
+        if other.to == group.to and abs(other.octave - group.octave) <= NEAR
+    ]
+    slices = together([part for other in near for part in other.slices])
+    stages = list(_stages(near, ns / n))
+    known_ns = sum(stage.ns for stage in stages if stage.is_known)
+    if not slices.seen.ops or known_ns < KNOWN * ns / n or not _are_uneven(stages):
+        return None
+    ops, ops_variance = _of_all(stages, n, "ops")
+    op_ns, ns_variance = _of_all(stages, n, "op_ns")
+    factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
+    rest = Scaled(slices, *factors, ops_variance, ns_variance, in_slices=True)
+    return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
+
+
+def _have_as_many(group: Group) -> bool:
+    whole = together([group.certain, group.random]).seen
+    return whole.n >= 2 and deviation(whole) <= ALIKE
+
+
+def _stages(near: list[Group], gap_ns: float) -> Iterator[_Stage]:
+    """Of gaps that take so long, by all that was seen of those that are ``near``."""
+    seen: dict[tuple[float, float], Seen] = {}
+    for kind in (kind for other in near for kind in other.kinds):
+        for stage, part in kind.stages.items():
+            seen.setdefault(stage, Seen()).add(part)
+    end_ns, last = 0.0, None
+    for from_ns, until_ns in sorted(seen):
+        if from_ns >= gap_ns:
+            break
+        part = seen[from_ns, until_ns]
+        for side in (last or part, part) if from_ns > end_ns else ():
+            yield _Stage((from_ns - end_ns) / 2, side, False)
+        end_ns, last = min(until_ns, gap_ns), part
+        yield _Stage(end_ns - from_ns, part, True)
+    if last is not None and end_ns < gap_ns:
+        yield _Stage(gap_ns - end_ns, last, False)
+
+
+def _are_uneven(stages: list[_Stage]) -> bool:
+    mean = _mean(stages)
+    elsewhere = sum(stage.ns * abs(stage.rate() - mean) for stage in stages) / 2
+    return elsewhere > UNEVEN * mean * sum(stage.ns for stage in stages)
+
+
+def _mean(stages: list[_Stage], name: str = "ops") -> float:
+    """Of so much time."""
+    return sum(stage.ns * stage.rate(name) for stage in stages) / sum(stage.ns for stage in stages)
+
+
+def _of_all(stages: list[_Stage], n: float, name: str) -> tuple[float, float]:
+    """Of ``n`` gaps, with its variance: stages differ from gap to gap, each for itself.
+
+    Of one of which no gap or only one was seen, two standard errors are all that it has, or as much
+    as in so much time on average.
+    """
+    total, total_variance, mean = 0.0, 0.0, _mean(stages, name)
+    for stage in stages:
+        rate = stage.rate(name)
+        total += n * stage.ns * rate
+        if stage.is_known and stage.seen.windows >= 2:
+            times = n * stage.ns / stage.seen.ns
+            total_variance += variance_of_windows(stage.seen, name, times)
+        else:
+            total_variance += (n * stage.ns * max(rate, mean) / SPREAD) ** 2
+    return total, total_variance + (SLICES_TELL * total) ** 2

@@ -1,0 +1,94 @@
+"""What stands for long gaps whose ops come unevenly."""
+
+import math
+
+import pytest
+from seen_gaps import S, kind, observed, part
+
+from instrumented_backend.observe.ops.estimate import Estimate, estimate
+from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.spread import SPREAD
+
+MS = S // 1000
+STEPS = 50_000  # ops
+BEGINS = (0, 4, 8, 16, 32, 64, 128, 256, 512, math.inf)  # of stages, in milliseconds
+
+# What was seen at one stage of one gap: milliseconds and ops.
+At = tuple[int, int]
+
+
+def estimated(*gaps: Kind) -> Estimate:
+    """Beside a thousand gaps of 1 ms, with 50 ops in each of the ten that chance saw."""
+    steps = kind(1000, S, None, part((10, 10 * MS, 500, 5 * MS)), octave=19)
+    return estimate(observed(steps, *gaps))
+
+
+def long_gaps(n: int, each_ms: int, seen: list[list[At]], **others: Part) -> Kind:
+    """Of which was ``seen`` at each stage so much of one gap and another. An op takes 5 us."""
+    parts = [[(1e-3 * ms, ms * MS, ops, ops * 5_000) for ms, ops in stage] for stage in seen]
+    stages = {
+        (begin * MS, end * MS): part(*stage)
+        for begin, end, stage in zip(BEGINS, BEGINS[1:], parts, strict=False)
+        if stage
+    }
+    slices = part(*(one for stage in parts for one in stage))
+    octave = int(math.log2(each_ms * MS))
+    return kind(n, n * each_ms * MS, octave=octave, slices=slices, stages=stages, **others)
+
+
+# 100 ops in each millisecond of the first 64, and then a pause.
+EVALUATION = [[(4, 400)], [(4, 400)], [(8, 800)], [(8, 800), (2, 200)], [(16, 1600), (30, 3000)]]
+PAUSE: list[list[At]] = [[(4, 0), (4, 0), (4, 0)], [(128, 0), (100, 0)], [(200, 0), (9, 0)]]
+
+
+def test_an_evaluation_and_then_a_pause() -> None:
+    """More was seen of its pauses in one run, and of its evaluations in the other."""
+    found = estimated(long_gaps(12, 500, EVALUATION + PAUSE)).eager
+    assert found.ops == pytest.approx(STEPS + 12 * 6400)
+    assert found.ns == pytest.approx(STEPS * 10_000 + 12 * 6400 * 5_000)
+    seldom: list[list[At]] = [[(4, 0)], [(9, 0)], [(9, 0)]]
+    assert estimated(long_gaps(12, 500, EVALUATION + seldom)).eager.ops == pytest.approx(found.ops)
+
+
+def test_a_pause_and_then_an_evaluation() -> None:
+    seen: list[list[At]] = [*([[(4, 0)]] * 5), [(4, 0)], [(9, 0)], [(30, 3000), (50, 5000)]]
+    assert estimated(long_gaps(3, 512, seen)).eager.ops == pytest.approx(STEPS + 3 * 256 * 100)
+
+
+def test_how_many_there_are_is_as_uncertain_as_gaps_differ() -> None:
+    alike = estimated(long_gaps(12, 500, EVALUATION + PAUSE)).eager
+    apart = [*EVALUATION[:4], [(16, 800), (16, 2400)], *PAUSE]
+    differ = estimated(long_gaps(12, 500, apart)).eager
+    assert differ.ops == pytest.approx(alike.ops)
+    assert 12 * 32 * 100 < SPREAD * differ.ops_error < 12 * 32 * 100 * 13
+    assert SPREAD * alike.ops_error < 12 * 32 * 100
+
+
+def test_what_was_not_seen_is_as_what_was_before_and_after_it() -> None:
+    seen: list[list[At]] = [[], [(4, 400)], [], [(16, 1600)], [(9, 900)], *PAUSE[1:], [], [(9, 0)]]
+    found = estimated(long_gaps(4, 600, seen)).eager
+    # 64 ms are at least half as dense as the 16 before them, and no denser.
+    assert STEPS + 4 * 4800 < found.ops <= STEPS + 4 * (6400 + 3200)
+    known = estimated(long_gaps(4, 500, EVALUATION + PAUSE)).eager
+    assert found.ops_error > known.ops_error
+
+
+def test_gaps_that_were_seen_whole_are_themselves() -> None:
+    whole = part((1, 500 * MS, 7000, 35 * MS))
+    found = estimated(long_gaps(12, 500, EVALUATION + PAUSE, by_chance=whole)).eager
+    assert found.ops == pytest.approx(STEPS + 7000 + 11 * 6400)
+    # And where they are alike, so are all.
+    alike = part((3, 1500 * MS, 21000, 105 * MS))
+    found = estimated(long_gaps(12, 500, EVALUATION + PAUSE, by_chance=alike)).eager
+    assert found.ops == pytest.approx(STEPS + 12 * 7000)
+
+
+def test_ops_that_come_evenly_are_as_slices_tell() -> None:
+    """Of a gap of which slices are alike, stages tell nothing more; nor where all are as long."""
+    even: list[list[At]] = [[(4, 400)], [(4, 350)], [(8, 850)], [(16, 1500)], [(32, 3400)]]
+    gaps = long_gaps(12, 64, even)
+    without = kind(12, 12 * 64 * MS, octave=gaps.octave, slices=gaps.slices[1])
+    assert estimated(gaps).eager.ops == estimated(without).eager.ops
+    alone = long_gaps(12, 500, EVALUATION + PAUSE)
+    without = kind(12, 6 * S, octave=alone.octave, slices=alone.slices[1])
+    assert estimate(observed(alone)).eager.ops == estimate(observed(without)).eager.ops
