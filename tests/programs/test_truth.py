@@ -32,12 +32,20 @@ def known() -> Known:
     return {}
 
 
+def about(n: int, pct: float, spread: float) -> Any:
+    """Within so many percent; or, as on a machine whose speed changes, four standard errors.
+
+    How often it is within two, and how large they are, is `benchmarks/truth.py`'s to tell.
+    """
+    return pytest.approx(n, rel=pct / 100, abs=2 * spread)
+
+
 def counts_are_exact(
     run: RunProgram, folder: Path, known: Known, program: str, turns: int, mode: str
 ) -> None:
     """Those of each eager op, and of the captured ops together.
 
-    Of a run that windows have sampled: of each op that is one in a hundred, within 2 %.
+    Of a run that windows have sampled: of each op that is one in a hundred, `about`.
     """
     names = {"benchmarks": str(BENCHMARKS), "program": program, "turns": turns}
     if program not in known:
@@ -59,9 +67,10 @@ def counts_are_exact(
         assert eager == dict(found.eager)
     else:
         assert mode == "auto"
-        assert sum(eager.values()) == pytest.approx(total, rel=truth.OPS_PCT / 100)
+        spread = {record["op"]: record["count_spread"] for record in found.report["ops"]["eager"]}
+        assert sum(eager.values()) == about(total, truth.OPS_PCT, sum(spread.values()))
         many = {op: n for op, n in found.eager.items() if n >= truth.LISTED_PCT / 100 * total}
-        wanted = {op: pytest.approx(n, rel=truth.COUNT_PCT / 100) for op, n in many.items()}
+        wanted = {op: about(n, truth.COUNT_PCT, spread.get(op, 0)) for op, n in many.items()}
         assert {op: eager.get(op) for op in many} == wanted
 
 
@@ -115,7 +124,7 @@ def test_counts_by_line(run_forked: RunProgram, mode: str) -> None:
     variables = {"INSTRUMENTED_OPS": None if mode == "auto" else mode}
     report = run_forked(MEASURED.format(**names), env=variables).report
     missing = report["ops"]["missing"]
-    found = {(record["op"], record["line"]): record["count"] for record in missing}
+    found = {(record["op"], record["line"]): record for record in missing}
     source = (BENCHMARKS / "truth_programs" / "serving.py").read_text().splitlines()
     parts = [
         "plain = x * 0.9",
@@ -124,6 +133,8 @@ def test_counts_by_line(run_forked: RunProgram, mode: str) -> None:
         "0.01 * torch.randn_like",
     ]
     lines = [next(n for n, line in enumerate(source, 1) if part in line) for part in parts]
-    steps = 50 * turns
-    wanted = pytest.approx(steps, rel=0 if mode == "always" else truth.COUNT_PCT / 100)
-    assert [found["aten::mul", line] for line in lines] == [wanted] * len(lines)
+    of_lines = [found["aten::mul", line] for line in lines]
+    if mode == "always":
+        assert [record["count"] for record in of_lines] == [50 * turns] * len(lines)
+    for record in of_lines:
+        assert record["count"] == about(50 * turns, truth.COUNT_PCT, record["count_spread"])
