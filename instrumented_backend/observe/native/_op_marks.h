@@ -167,6 +167,17 @@ void forget(const Line& line, Ops& ops) {
   ops.clear();
 }
 
+// What a window has seen of a gap that it does not see to its end: of one that is watched, all so
+// far, and of the others what was before that moment.
+void see_stages(Line& line, int64_t until) {
+  const int64_t tail_cost_ns = line.watched ? 0 : line.tail_cost_ns;  // from before
+  const int64_t from_ns =
+      line.seen_from - line.gap_start - line.seen_apart - line.seen_cost - tail_cost_ns;
+  until = line.watched ? now_ns() : until;
+  const int64_t quiet_ns = line.quiet > 0 ? std::max<int64_t>(0, until - line.quiet_since) : 0;
+  line.stages.see(double(std::max<int64_t>(0, from_ns)), double(own_ns_of(line, until) - quiet_ns));
+}
+
 // A window ends, or the gap under way does, of which the window has seen a slice.
 void keep_slice(Line& line, int64_t until) {
   int64_t ns =
@@ -179,10 +190,8 @@ void keep_slice(Line& line, int64_t until) {
   if (ns > 0) {
     const double ops = head.ops - sums.seen.ops, op_ns = head.op_ns - sums.seen.op_ns;
     sums.add(window, 1e-9 * double(ns), double(ns), ops, op_ns);
-    const double from_ns =
-        double(line.seen_from - line.gap_start - line.seen_apart - line.seen_cost);
-    line.stages.see(std::max(0.0, from_ns), from_ns + double(ns));
   }
+  see_stages(line, until);
   forget(line, line.tail);
   if (line.watched) {
     line.watched = false;

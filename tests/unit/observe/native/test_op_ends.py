@@ -94,3 +94,22 @@ def test_all_of_a_gap_that_is_seen_whole_is_in_its_stages(op_meter: Any) -> None
     assert sum(stage.ops for _, stage in stages) == whole.ops == 2 * whole.n
     edges = [edge for edge, _ in stages]
     assert [begin for begin, _ in edges] == [0.0, *(end for _, end in edges[:-1])]
+
+
+def test_what_a_window_sees_of_a_gap_after_its_end_is_in_its_stages(op_meter: Any) -> None:
+    """It waits for the gap's end, and not for ever."""
+    op_meter.op_meter_open(False)
+    call(op_meter, 1)
+    torch.sin(X)
+    op_meter.op_meter_end()
+    torch.cos(X)
+    time.sleep(LONG_S)
+    op_meter.op_meter_close()
+    torch.tanh(X)
+    time.sleep(LONG_S)
+    call(op_meter, 2)
+    (kind,) = [kind for kind in seen(op_meter).kinds if kind.to == 2]
+    assert names(kind.slices[CERTAIN]) == {"aten::sin": 1}
+    stages = kind.stages.values()
+    assert sum(stage.ops for stage in stages) == 2
+    assert LONG_S * 1e9 <= sum(stage.ns for stage in stages) < kind.own_ns - LONG_S * 1e9
