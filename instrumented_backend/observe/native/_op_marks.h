@@ -200,8 +200,6 @@ void keep_slice(Line& line, int64_t until) {
   line.seen_from = 0;
 }
 
-// Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest.
-constexpr double kTellsNs = 2e6;
 // Books what windows saw of a gap, by its stages.
 void keep_stages(Observed& observed, const Line& line) {
   if (!observed.stages) {
@@ -214,6 +212,9 @@ void keep_stages(Observed& observed, const Line& line) {
     }
   }
 }
+
+// Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest.
+constexpr double kTellsNs = 2e6;
 
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
