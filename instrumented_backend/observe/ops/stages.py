@@ -64,6 +64,7 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
         return None
     ops, ops_variance = _of_all(stages, n, "ops")
     op_ns, ns_variance = _of_all(stages, n, "op_ns")
+    op_ns = min(op_ns, ns)  # an op may go on after its stage
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
     rest = Scaled(slices, *factors, ops_variance, ns_variance, in_slices=True)
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]

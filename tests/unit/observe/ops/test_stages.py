@@ -92,3 +92,13 @@ def test_ops_that_come_evenly_are_as_slices_tell() -> None:
     alone = long_gaps(12, 500, EVALUATION + PAUSE)
     without = kind(12, 6 * S, octave=alone.octave, slices=alone.slices[1])
     assert estimate(observed(alone)).eager.ops == estimate(observed(without)).eager.ops
+
+
+def test_ops_take_no_more_than_the_clock_allows() -> None:
+    """One that goes on after its stage is booked where it began."""
+    long_ops = part((0.004, 4 * MS, 1, 480 * MS), (0.004, 4 * MS, 1, 900 * MS))
+    stages = {(0.0, 4.0 * MS): long_ops, (4.0 * MS, math.inf): part((0.4, 400 * MS, 0, 0))}
+    gaps = kind(12, 6 * S, octave=28, slices=part((0.4, 408 * MS, 2, 400 * MS)), stages=stages)
+    eager = estimated(gaps).eager
+    assert eager.ops == pytest.approx(STEPS + 12)
+    assert eager.ns == pytest.approx(STEPS * 10_000 + 6 * S)
