@@ -132,14 +132,19 @@ def accumulation(run: Run) -> None:
             optimizer.zero_grad()
 
 
-def evaluation(run: Run, eager: bool) -> None:
-    """Every 50 steps: compiled, or in eager for longer than the training between."""
+def evaluation(
+    run: Run, eager: bool, turns: int = 20, steps: int = 50, pause_s: float = 0.0
+) -> None:
+    """Now and then: compiled, or in eager for longer than the training between.
+
+    Then comes a pause, as of a checkpoint, in which nothing runs.
+    """
     model = Blocks(2).to(run.device)
     inputs = forever(batches(run.device))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     compiled = run.compile(model)
-    for _ in run.times(20 if eager else 12):
-        for _ in range(50):
+    for _ in run.times(turns):
+        for _ in range(steps):
             with run.part("step"):
                 run.backward(loss_of(run.call(compiled, next(inputs))))
                 optimizer.step()
@@ -150,25 +155,8 @@ def evaluation(run: Run, eager: bool) -> None:
                     x = next(inputs)
                     output = model(x) if eager else run.call(compiled, x)
                     loss_of(output).item()
-
-
-def checkpoints(run: Run) -> None:
-    """After every 100 steps an evaluation in eager, and then half a second without any op."""
-    model = Blocks(2).to(run.device)
-    inputs = forever(batches(run.device))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    compiled = run.compile(model)
-    for _ in run.times(12):
-        for _ in range(100):
-            with run.part("step"):
-                run.backward(loss_of(run.call(compiled, next(inputs))))
-                optimizer.step()
-                optimizer.zero_grad()
-        with torch.no_grad():
-            for _ in range(400):
-                with run.part("evaluation"):
-                    loss_of(model(next(inputs))).item()
-        run.sleep(0.5)
+        if pause_s:
+            run.sleep(pause_s)
 
 
 def rare_evaluation(run: Run) -> None:

@@ -11,7 +11,6 @@ from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
-    ALIKE,
     ENOUGH,
     FAR,
     FEW,
@@ -19,6 +18,7 @@ from instrumented_backend.observe.ops.scaled import (
     UNLIKE,
     Group,
     Scaled,
+    are_alike,
     by_octave,
     deviation,
     like,
@@ -40,7 +40,7 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     ns = max(0.0, group.own_ns - group.first.seen.ns - group.certain.seen.ns)
     if n <= 0:
         return
-    if _are_alike(group):
+    if are_alike(group):
         # As evaluations are. How long they take differs, and where a window sees one, it is longer.
         yield from of_others(group.certain, group.random, n, ns)
         return
@@ -263,18 +263,10 @@ def _like_others(group: Group, ns: float, n: float, after: list[Group]) -> Itera
         yield like(found, n, ns, group.octave)
 
 
-def _are_alike(group: Group) -> bool:
-    """Were as many ops in each that was seen whole, and were there two or more?"""
-    seen = Seen()
-    seen.add(group.certain.seen)
-    seen.add(group.random.seen)
-    return seen.n >= 2 and deviation(seen) <= ALIKE
-
-
 def _alike_nearby(group: Group, after: list[Group]) -> Part | None:
     """Gaps of the next octave, between the same marks, that all have as many ops."""
     for other in after:
-        if other.to == group.to and abs(other.octave - group.octave) == 1 and _are_alike(other):
+        if other.to == group.to and abs(other.octave - group.octave) == 1 and are_alike(other):
             return together([other.certain, other.random])
     return None
 

@@ -138,6 +138,14 @@ def deviation(seen: Seen) -> float:
     return math.sqrt(max(0.0, seen.each_ops2 / seen.n - mean * mean)) / mean if mean else 0.0
 
 
+def are_alike(group: Group) -> bool:
+    """Were as many ops in each that was seen whole, and were there two or more?"""
+    seen = Seen()
+    seen.add(group.certain.seen)
+    seen.add(group.random.seen)
+    return seen.n >= 2 and deviation(seen) <= ALIKE
+
+
 def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scaled]:
     """``n`` gaps that took ``ns`` and were not seen in certain windows."""
     if random.seen.n >= ENOUGH or not certain.seen.n:

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.scaled import (
-    ALIKE,
     FAR,
     UNLIKE,
     Group,
     Scaled,
-    deviation,
+    are_alike,
     together,
 )
 from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
@@ -44,7 +43,7 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     ``after`` has all gaps that begin at its mark. None where all are about as long, where too
     little was seen, where their ops come evenly, or where all that were seen whole have as many.
     """
-    if group.octave < UNLIKE or _have_as_many(group):
+    if group.octave < UNLIKE or are_alike(group):
         return None
     if all(other.octave > group.octave - FAR for other in after):
         return None
@@ -68,11 +67,6 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
     rest = Scaled(slices, *factors, ops_variance, ns_variance, in_slices=True)
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
-
-
-def _have_as_many(group: Group) -> bool:
-    whole = together([group.certain, group.random]).seen
-    return whole.n >= 2 and deviation(whole) <= ALIKE
 
 
 def _stages(near: list[Group], gap_ns: float) -> Iterator[_Stage]:
