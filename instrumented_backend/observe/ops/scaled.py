@@ -10,6 +10,7 @@ from instrumented_backend.observe.ops.cells import Cell, Together
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
+CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
 ENOUGH = 3  # gaps in random windows, for those of certain windows not to be needed
 REACH = 6  # octaves by which something may hold a gap up, such as other programs on its core

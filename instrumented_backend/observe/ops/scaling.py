@@ -22,6 +22,7 @@ from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, short
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
     ALIKE,
+    CUT,
     ENOUGH,
     LONG,
     REACH,
@@ -41,7 +42,6 @@ from instrumented_backend.observe.ops.scaled import (
 from instrumented_backend.observe.ops.spread import variance_of_windows
 from instrumented_backend.observe.ops.stages import by_stages
 
-CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 NEAR = 2  # octaves
 WORTH = 0.001  # of the ops, what they may be off by without a word
 HELD_UP = 4.0  # times as long as others with as many ops

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.scaled import (
+    ABOUT,
+    CUT,
     FAR,
     UNLIKE,
     Group,
@@ -51,30 +53,44 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     n, ns = sum(group.n) - whole.n, group.own_ns - whole.ns
     if n <= 0 or ns <= 0:
         return None
+    # The last gap of all is as likely like one of its own length, wherever that ends.
     near = [
         other
         for other in after
-        if other.to == group.to and abs(other.octave - group.octave) <= NEAR
+        if group.to in (other.to, CUT) and abs(other.octave - group.octave) <= NEAR
     ]
     slices = together([part for other in near for part in other.slices])
-    stages = list(_stages(near, ns / n))
+    seen = _by_stage(near)
+    if group.to == CUT:
+        seen |= _by_stage([group])
+    stages = list(_stages(seen, ns / n))
     known_ns = sum(stage.ns for stage in stages if stage.is_known)
     if not slices.seen.ops or known_ns < KNOWN * ns / n or not _are_uneven(stages):
         return None
     ops, ops_variance = _of_all(stages, n, "ops")
     op_ns, ns_variance = _of_all(stages, n, "op_ns")
     op_ns = min(op_ns, ns)  # an op may go on after its stage
+    ns_variance += (ABOUT * op_ns) ** 2
+    if group.to == CUT:
+        unseen = max(0.0, 1 - sum(part.seen.ns for part in group.slices) / ns)
+        ops_variance += (unseen * ops / SPREAD) ** 2
+        ns_variance += (unseen * op_ns / SPREAD) ** 2
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
     rest = Scaled(slices, *factors, ops_variance, ns_variance, in_slices=True)
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
 
 
-def _stages(near: list[Group], gap_ns: float) -> Iterator[_Stage]:
-    """Of gaps that take so long, by all that was seen of those that are ``near``."""
+def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:
+    """What was seen of all of these."""
     seen: dict[tuple[float, float], Seen] = {}
-    for kind in (kind for other in near for kind in other.kinds):
+    for kind in (kind for group in groups for kind in group.kinds):
         for stage, part in kind.stages.items():
             seen.setdefault(stage, Seen()).add(part)
+    return seen
+
+
+def _stages(seen: dict[tuple[float, float], Seen], gap_ns: float) -> Iterator[_Stage]:
+    """Of gaps that take so long, by what was ``seen`` of such gaps."""
     end_ns, last = 0.0, None
     for from_ns, until_ns in sorted(seen):
         if from_ns >= gap_ns:

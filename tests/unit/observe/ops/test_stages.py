@@ -7,6 +7,7 @@ from seen_gaps import S, kind, observed, part
 
 from instrumented_backend.observe.ops.estimate import Estimate, estimate
 from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.scaled import ABOUT, CUT
 from instrumented_backend.observe.ops.spread import SPREAD
 
 MS = S // 1000
@@ -23,7 +24,7 @@ def estimated(*gaps: Kind) -> Estimate:
     return estimate(observed(steps, *gaps))
 
 
-def long_gaps(n: int, each_ms: int, seen: list[list[At]], **others: Part) -> Kind:
+def long_gaps(n: int, each_ms: int, seen: list[list[At]], to: int = 1, **others: Part) -> Kind:
     """Of which was ``seen`` at each stage so much of one gap and another. An op takes 5 us."""
     parts = [[(1e-3 * ms, ms * MS, ops, ops * 5_000) for ms, ops in stage] for stage in seen]
     stages = {
@@ -33,7 +34,7 @@ def long_gaps(n: int, each_ms: int, seen: list[list[At]], **others: Part) -> Kin
     }
     slices = part(*(one for stage in parts for one in stage))
     octave = int(math.log2(each_ms * MS))
-    return kind(n, n * each_ms * MS, octave=octave, slices=slices, stages=stages, **others)
+    return kind(n, n * each_ms * MS, octave=octave, to=to, slices=slices, stages=stages, **others)
 
 
 # 100 ops in each millisecond of the first 64, and then a pause.
@@ -62,6 +63,28 @@ def test_how_many_there_are_is_as_uncertain_as_gaps_differ() -> None:
     assert differ.ops == pytest.approx(alike.ops)
     assert 12 * 32 * 100 < SPREAD * differ.ops_error < 12 * 32 * 100 * 13
     assert SPREAD * alike.ops_error < 12 * 32 * 100
+
+
+def test_slices_tell_about_how_long_ops_take() -> None:
+    """However many were seen: a busy machine slows them down together."""
+    often = [[(4, 400)] * 9] * 5 + [[(9, 0)] * 9] * 3
+    found = estimated(long_gaps(12, 500, often)).eager
+    assert found.ns_error > ABOUT * 12 * 6400 * 5_000
+
+
+def test_the_last_gap_is_as_likely_like_one_of_its_own_length() -> None:
+    """All of its own that was seen is some of the pause, or of the evaluation; or nothing was."""
+    gaps = long_gaps(11, 500, EVALUATION + PAUSE)
+    without = estimated(gaps).eager
+    pause, evaluation = [[], *([[]] * 4), [], [], [(50, 0)]], [[(4, 400)], [(4, 400)], [(8, 800)]]
+    for own in (pause, evaluation, []):
+        eager = estimated(gaps, long_gaps(1, 500, own, to=CUT)).eager
+        assert eager.ops == pytest.approx(STEPS + 12 * 6400)
+        assert eager.ops_error > without.ops_error
+    # And where it is unlike them, so far as it was seen.
+    sparse: list[list[At]] = [[(4, 0)], [(4, 0)], [(8, 0)], [(16, 0)]]
+    eager = estimated(gaps, long_gaps(1, 500, sparse, to=CUT)).eager
+    assert eager.ops == pytest.approx(STEPS + 11 * 6400 + 3200)
 
 
 def test_what_was_not_seen_is_as_what_was_before_and_after_it() -> None:
