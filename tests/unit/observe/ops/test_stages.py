@@ -76,11 +76,15 @@ def test_the_last_gap_is_as_likely_like_one_of_its_own_length() -> None:
     """All of its own that was seen is some of the pause, or of the evaluation; or nothing was."""
     gaps = long_gaps(11, 500, EVALUATION + PAUSE)
     without = estimated(gaps).eager
-    pause, evaluation = [[], *([[]] * 4), [], [], [(50, 0)]], [[(4, 400)], [(4, 400)], [(8, 800)]]
-    for own in (pause, evaluation, []):
+    pause: list[list[At]] = [*([[]] * 7), [(50, 0)]]
+    evaluation: list[list[At]] = [[(4, 400)], [(4, 400)], [(8, 800)]]
+    for own, seen_ms in ((pause, 50), (evaluation, 16), ([], 0)):
         eager = estimated(gaps, long_gaps(1, 500, own, to=CUT)).eager
         assert eager.ops == pytest.approx(STEPS + 12 * 6400)
         assert eager.ops_error > without.ops_error
+        # Two standard errors are at least all that was not seen.
+        unseen = 6400 * (1 - seen_ms / 500)
+        assert eager.ops_error**2 - without.ops_error**2 > (unseen / SPREAD) ** 2
     # And where it is unlike them, so far as it was seen.
     sparse: list[list[At]] = [[(4, 0)], [(4, 0)], [(8, 0)], [(16, 0)]]
     eager = estimated(gaps, long_gaps(1, 500, sparse, to=CUT)).eager
