@@ -1,6 +1,9 @@
 """The suite itself: nothing asserts on a clock, and each test is in one folder."""
 
 import ast
+import os
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -105,3 +108,18 @@ def test_what_times_is_found(source: str, found: str) -> None:
 )
 def test_what_is_no_clock(source: str) -> None:
     assert clocks_in(source) == []
+
+
+def test_what_the_shell_has_set_is_not_inherited() -> None:
+    """Of a suite that is started in such a shell, by its children and by itself."""
+    shell = {"COLUMNS": "80", "PYTHONWARNINGS": "error", "INSTRUMENTED_OPS": "off"}
+    tells = "import conftest, os; print([name for name in %r if name in os.environ])" % [*shell]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", tells],
+        cwd=TESTS,
+        env={**os.environ, **shell, "PYTHONPATH": f"{TESTS}:{TESTS / 'support'}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "[]"
