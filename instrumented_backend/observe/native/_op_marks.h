@@ -431,6 +431,18 @@ bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
   return shorter > 0 && known < kFewKnown;
 }
 
+// How many gaps after a mark were seen whole that are as long as those that are seen in slices.
+double long_ones_known(const Meter& m, const Mark* mark) {
+  double known = 0;
+  each_length_after(m, mark, [&](const Edge&, const Length& length) {
+    if (length.octave >= kLong && length.observed) {
+      const Observed& seen = *length.observed;
+      known += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
+    }
+  });
+  return known;
+}
+
 // How many ops each gap after a mark has that was looked at, as slices of it tell; 0: none was.
 double ops_of_looked(const Meter& m, const Mark* mark) {
   Seen all{};

@@ -105,7 +105,7 @@ void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, int
                      int64_t most_ns, uint64_t awake) {
   std::unique_lock<std::mutex> lock(window_mutex);
   if (wait_and_look(lock, now_ns() + wait_ns, look_ns, most_ns, longest_ns, awake)) {
-    run_window(lock, kRandom, window_ns, longest_ns, awake);
+    run_by_chance(lock, window_ns, longest_ns, most_ns, awake);
   }
 }
 

@@ -134,30 +134,71 @@ int64_t spent_ns() {
   return int64_t(work.events * kEventNs + work.op_ns + work.sample_ns);
 }
 
-// A window that lasts until that gap of the main thread ends, or has cost so much.
-void run_to_end_of(std::unique_lock<std::mutex>& lock, const Line& main, uint64_t pass,
-                   int64_t most_ns, int64_t longest_ns, uint64_t awake) {
-  const int64_t most_spent_ns = spent_ns() + most_ns;
-  open_window(kCertain, now_ns() + kLongestEndNs, kNoGap);
-  ends_with = pass;
-  const uint64_t which = window;
+// What one op costs in windows, on average, with all that it encloses; samples become ever fewer.
+double ns_of_op() {
+  std::lock_guard<std::mutex> lock(work_mutex);
+  return double(work.events * kEventNs + work.op_ns) / double(std::max<uint64_t>(1, work.ops));
+}
+
+// The window stays open until that gap of the main thread ends, or until it has cost so much.
+void stay(std::unique_lock<std::mutex>& lock, const Line& main, uint64_t pass, int64_t most_ns,
+          uint64_t awake, uint64_t which) {
+  const int64_t most_spent_ns = spent_ns() + most_ns, last_ns = now_ns() + kLongestEndNs;
   const auto goes_on = [&] {
     const Booked booked(meter());
-    return main.pass == pass && spent_ns() < most_spent_ns && now_ns() < head_end.load();
+    return main.from != nullptr && main.pass == pass && spent_ns() < most_spent_ns &&
+           now_ns() < last_ns;
   };
   while (is_open(which) && wakes.load() == awake && goes_on()) {
     wait_until(lock, now_ns() + kSliceNs, awake, which);
   }
+}
+
+// A window that lasts until that gap of the main thread ends, or has cost so much.
+void run_to_end_of(std::unique_lock<std::mutex>& lock, const Line& main, uint64_t pass,
+                   int64_t most_ns, int64_t longest_ns, uint64_t awake) {
+  open_window(kCertain, now_ns() + kLongestEndNs, kNoGap);
+  ends_with = pass;
+  const uint64_t which = window;
+  stay(lock, main, pass, most_ns, awake, which);
   if (is_open(which)) {
     head_end = std::min(now_ns(), head_end.load());
   }
   finish(lock, longest_ns, awake, which);
 }
 
-// What one op costs in windows, on average, with all that it encloses; samples become ever fewer.
-double ns_of_op() {
-  std::lock_guard<std::mutex> lock(work_mutex);
-  return double(work.events * kEventNs + work.op_ns) / double(std::max<uint64_t>(1, work.ops));
+// A window of chance. Of a gap that began in it, goes on for longer than windows wait, and is after
+// the same mark as one that was looked at and had ops, it sees all, or as much as may be spent: of
+// evaluations that take long, one that was seen whole tells more than slices of many.
+void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_t longest_ns,
+                   int64_t most_ns, uint64_t awake) {
+  const int64_t end = now_ns() + window_ns;
+  open_window(kRandom, end, kNoGap);
+  const uint64_t which = window;
+  wait_until(lock, end, awake, which);
+  if (watching.load() > 0) {
+    wait_until(lock, now_ns() + longest_ns, awake, which);
+  }
+  Meter& m = meter();
+  const Line* main = nullptr;
+  uint64_t pass = 0;
+  bool stays = false;
+  if (is_open(which)) {
+    const Booked booked(m);
+    main = m.main;
+    if (main != nullptr && main->watched) {
+      const Mark* mark = main->from->mark;
+      pass = main->pass;
+      stays = ops_of_looked(m, mark) > 0 && long_ones_known(m, mark) < kFewKnown;
+    }
+  }
+  const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
+  if (stays && may_cost_ns > 0) {
+    const int64_t before_ns = spent_ns();
+    stay(lock, *main, pass, may_cost_ns, awake, which);
+    unlike_ns += spent_ns() - before_ns;
+  }
+  finish(lock, 0, awake, which);
 }
 
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,

@@ -5,6 +5,7 @@ together, they tell more of the one than of the other. So how many ops there are
 asked of each stage: of what was seen of all gaps when these had gone on for so long.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from instrumented_backend.observe.ops.scaled import (
     are_alike,
     together,
 )
-from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
+from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps, variance_of_windows
 
 NEAR = 1  # octaves
 UNEVEN = 0.3  # what part of the ops is elsewhere than where as many came in as much time
@@ -68,6 +69,7 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     if not slices.seen.ops or known_ns < KNOWN * ns / n or not _are_uneven(stages):
         return None
     ops, ops_variance = _of_all(stages, n, "ops")
+    ops = _with_wholes(near, n, ops, ops_variance)
     op_ns, ns_variance = _of_all(stages, n, "op_ns")
     op_ns = min(op_ns, ns)  # an op may go on after its stage
     ns_variance += (ABOUT * op_ns) ** 2
@@ -78,6 +80,24 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
     rest = Scaled(slices, *factors, ops_variance, ns_variance, in_slices=True)
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
+
+
+def _with_wholes(near: list[Group], n: float, ops: float, variance: float) -> float:
+    """The ``ops`` of ``n`` gaps, by what stages tell and by those that windows of chance saw whole.
+
+    How fast an evaluation goes, and so when it ends, differs from the next one's: few slices are
+    off by a fifth, where evaluations have as many ops each. The surer of the two counts for more,
+    and stages alone where the others clearly differ. The variance stays theirs.
+    """
+    whole = together([group.random for group in near]).seen
+    if not whole.n:
+        return ops
+    by_wholes = n * whole.ops / whole.n
+    of_wholes = max((ABOUT * by_wholes) ** 2 / whole.n, variance_of_gaps(whole, "ops", n / whole.n))
+    apart = by_wholes - ops
+    if abs(apart) > SPREAD * math.sqrt(variance + of_wholes):
+        return ops
+    return ops + apart * variance / max(1.0, variance + of_wholes)
 
 
 def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:

@@ -26,7 +26,6 @@ from metering import (
 
 from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.scaled import LONG, UNLIKE
-from instrumented_backend.observe.ops.work import done, spent_s
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
@@ -192,114 +191,6 @@ def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
     call(op_meter, 2)
     assert gaps(seen(op_meter))[(1,), 2] == 1
     assert gaps(seen(op_meter))[(1,), 0] == 0  # no piece of it
-
-
-def steps(op_meter: Any) -> None:
-    """Three gaps from one call to the next are seen whole, each with an op."""
-    op_meter.op_meter_open(False)
-    for _ in range(3):
-        call(op_meter, 1)
-        torch.sin(X)
-    ending = end_window(op_meter)
-    call(op_meter, 1)
-    ending.join()
-
-
-def looking(op_meter: Any, most_ns: int) -> threading.Thread:
-    """Until woken, at what is unlike all that was seen; chance's window is an hour away."""
-    awake, look_ns = op_meter.op_meter_awake(), 1_000_000
-    return later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, look_ns, most_ns, awake))
-
-
-def until_looked_at(op_meter: Any) -> None:
-    ops = done(op_meter).ops
-    while done(op_meter).ops == ops:
-        torch.cos(X)
-
-
-def looked_at(op_meter: Any) -> int:
-    """Kinds of gap of which a window has seen ops."""
-    return sum(bool(names(kind.slices[CERTAIN])) for kind in seen(op_meter).kinds)
-
-
-def woken(op_meter: Any, thread: threading.Thread) -> None:
-    op_meter.op_meter_wake()
-    thread.join()
-
-
-def look_at_one(op_meter: Any) -> None:
-    """At a gap with many ops, of which is then known how many."""
-    thread = looking(op_meter, HOUR_NS)
-    while not any(kind.looked.ops for kind in seen(op_meter).kinds):
-        call(op_meter, 1)
-        until_looked_at(op_meter)
-        for _ in range(5_000):
-            torch.cos(X)
-        call(op_meter, 2)
-    call(op_meter, 1)
-    woken(op_meter, thread)
-
-
-def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
-    """Windows see slices of it, if they may, and not for ever."""
-    steps(op_meter)
-    thread = looking(op_meter, HOUR_NS)
-    while looked_at(op_meter) < 2:  # a window that is held up may see nothing
-        until_looked_at(op_meter)
-        time.sleep(LONG_S)  # until the window is over
-        call(op_meter, 2)
-        call(op_meter, 1)
-    woken(op_meter, thread)
-    before = done(op_meter).open_ns
-    thread = looking(op_meter, -1)
-    time.sleep(LONG_S)
-    woken(op_meter, thread)
-    assert done(op_meter).open_ns == before
-    kinds = seen(op_meter).kinds
-    assert not any(kind.slices[RANDOM].seen.n for kind in kinds)
-    for kind in kinds:  # a short one may be long, too, on a busy machine
-        assert set(names(kind.first, *kind.whole)) <= {"aten::sin"}
-        assert set(names(kind.slices[CERTAIN])) <= ({"aten::cos"} if kind.to == 2 else set())
-        assert kind.octave >= LONG_OCTAVE or kind.to != 2
-
-
-@pytest.mark.parametrize("is_cheap", [True, False])
-def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
-    op_meter: Any, is_cheap: bool
-) -> None:
-    """If that costs little enough of what windows may cost; and no longer."""
-    steps(op_meter)
-    spent_ns = 1e9 * spent_s(done(op_meter))
-    look_at_one(op_meter)
-    of_looks_ns = 1e9 * spent_s(done(op_meter)) - spent_ns
-    thread = looking(op_meter, HOUR_NS if is_cheap else int(of_looks_ns) + 1_000)
-    until_looked_at(op_meter)
-    for _ in range(5):
-        time.sleep(0.02)
-        torch.tanh(X)
-    call(op_meter, 2)
-    torch.sqrt(X)  # the window is over
-    call(op_meter, 1)
-    woken(op_meter, thread)
-    kinds = seen(op_meter).kinds
-    found = names(*[kind.slices[CERTAIN] for kind in kinds])
-    assert found["aten::tanh"] == 5 if is_cheap else found["aten::tanh"] < 5
-    whole = names(*[part for kind in kinds for part in (kind.first, kind.whole[CERTAIN])])
-    assert whole == {"aten::sin": 3} or not is_cheap
-
-
-def test_no_window_of_chance_opens_after_one_that_saw_all_there_was_then(op_meter: Any) -> None:
-    """Or what runs after such a gap would be more likely to be seen than the rest."""
-    steps(op_meter)
-    look_at_one(op_meter)
-    awake = op_meter.op_meter_awake()
-    times_ns = 10**9, 1_000_000, 1, 1_000_000, HOUR_NS
-    thread = later(lambda: op_meter.op_meter_window(*times_ns, awake))
-    until_looked_at(op_meter)
-    time.sleep(1.1)
-    call(op_meter, 2)
-    thread.join()
-    assert seen_random_ns(op_meter) == 0
 
 
 @pytest.mark.parametrize("chosen", [CERTAIN, RANDOM])
