@@ -97,7 +97,7 @@ def _with_wholes(near: list[Group], n: float, ops: float, variance: float) -> fl
     apart = by_wholes - ops
     if abs(apart) > SPREAD * math.sqrt(variance + of_wholes):
         return ops
-    return ops + apart * variance / max(1.0, variance + of_wholes)
+    return float(ops + apart * variance / max(1.0, variance + of_wholes))
 
 
 def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:
