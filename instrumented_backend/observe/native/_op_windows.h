@@ -118,11 +118,11 @@ void finish(std::unique_lock<std::mutex>& lock, int64_t longest_ns, uint64_t awa
   }
 }
 
-// A window that lasts for so long, and then until what began in it has ended.
-void run_window(std::unique_lock<std::mutex>& lock, Set set, int64_t window_ns, int64_t longest_ns,
-                uint64_t awake) {
+// A certain window that lasts for so long, and then until what began in it has ended.
+void run_certain(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_t longest_ns,
+                 uint64_t awake) {
   const int64_t end = now_ns() + window_ns;
-  open_window(set, end, kNoGap);
+  open_window(kCertain, end, kNoGap);
   const uint64_t which = window;
   wait_until(lock, end, awake, which);
   finish(lock, longest_ns, awake, which);
@@ -249,7 +249,7 @@ bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
         run_to_end_of(lock, *main, pass, may_cost_ns, longest_ns, awake);
         is_due = now_ns() < moment;
       } else {
-        run_window(lock, kCertain, kSliceNs, longest_ns, awake);
+        run_certain(lock, kSliceNs, longest_ns, awake);
       }
       unlike_ns += spent_ns() - before_ns;
     }
