@@ -55,6 +55,8 @@ def kind(
     looked: Part | None = None,
     all_lengths: Part | None = None,
     stages: dict[tuple[float, float], Part] | None = None,
+    met: Part | None = None,
+    ended: Part | None = None,
 ) -> Kind:
     whole = certain or nothing(), by_chance or nothing()
     in_slices = certain_slices or nothing(), slices or nothing()
@@ -63,7 +65,8 @@ def kind(
     parts = whole, in_slices, first or nothing()
     beside = ((each or nothing()).seen for each in (looked, all_lengths))
     by_stage = {stage: part.seen for stage, part in (stages or {}).items()}
-    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, *beside, by_stage)
+    single = ((each or nothing()).seen for each in (met, ended))
+    return Kind(edge, mark, to, octave, *counts, *parts, cost_ns, *beside, by_stage, *single)
 
 
 def observed(

@@ -213,10 +213,6 @@ void keep_stages(Observed& observed, const Line& line) {
   }
 }
 
-// Of a gap: less, as where it ends when a window has just opened, tells nothing of the rest. Where
-// ops come thick and fast, three quarters of a slice go into seeing them.
-constexpr double kTellsNs = 5e5;
-
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
@@ -262,13 +258,20 @@ constexpr double kTellsNs = 5e5;
       }
     }
     const Seen& seen = line.slices[kCertain].seen;
+    const bool to_end = line.pass == ends_with.load(std::memory_order_relaxed);
     if (length.octave >= kUnlike && seen.ns > std::min(kTellsNs, own_ns / 16)) {
-      const double times = own_ns / seen.ns;
-      // An op may go on after its slice.
-      const double ops = seen.ops * times, op_ns = seen.op_ns * times;
-      length.seen().looked.add_gap(window, own_ns, ops, std::min(own_ns, op_ns));
+      const auto [all, had_ops] = line.stages.whole(own_ns);
+      const double op_ns = std::min(own_ns, all.op_ns);  // an op may go on after its slice
+      Observed& observed = length.seen();
+      observed.looked.add_gap(window, own_ns, all.ops, op_ns);
+      if (had_ops) {
+        observed.met.add_gap(window, own_ns, all.ops, op_ns);
+        if (to_end && seen.ops > kEnded * all.ops) {
+          observed.ended.add_gap(window, own_ns, all.ops, op_ns);
+        }
+      }
     }
-    if (line.pass == ends_with.load(std::memory_order_relaxed)) {
+    if (to_end) {
       head_end = std::min(now, end);
       last = watching.load(std::memory_order_relaxed) == 0;
     }
@@ -418,17 +421,22 @@ bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
   if (octave < kUnlike) {
     return false;
   }
-  double shorter = 0, known = 0;
+  double shorter = 0, whole = 0, by_chance = 0;
+  Seen looked{};
   each_length_after(m, line.from->mark, [&](const Edge&, const Length& length) {
     if (length.octave <= octave - kFar) {
       shorter += length.population.n[0];
     } else if (length.observed && length.octave >= octave - 1) {
       const Observed& seen = *length.observed;
-      known += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
-      known += seen.slices[kRandom].sums.seen.windows;
+      whole += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
+      by_chance += seen.slices[kRandom].sums.seen.windows;
+      looked.n += seen.looked.seen.n;
+      looked.ops += seen.looked.seen.ops;
     }
   });
-  return shorter > 0 && known < kFewKnown;
+  // What chance has seen of an evaluation with a pause after it may all be pauses.
+  const bool tells = looked.ops > 0 && looked.n < kFewKnown;
+  return shorter > 0 && whole < kFewKnown && (tells || whole + by_chance < kFewKnown);
 }
 
 // How many gaps after a mark were seen whole that are as long as those that are seen in slices.

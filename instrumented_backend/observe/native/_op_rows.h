@@ -16,7 +16,7 @@ struct MarkRow {
 struct KindRow {
   int64_t kind, edge, mark, to, octave;
   Population population;
-  Seen whole[kSets], slices[kSets], first, looked;
+  Seen whole[kSets], slices[kSets], first, looked, met, ended;
   Seen by_chance;  // of the edge
 };
 
@@ -166,8 +166,9 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   const Booked lock(m);
   Output<KindRow> output{out, capacity};
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
-    KindRow row{kind, edge.number, mark.number, edge.to, length.octave, length.population, {},
-                {},   {},          {},          {}};
+    KindRow row{
+        kind, edge.number, mark.number, edge.to, length.octave, length.population, {}, {}, {},
+        {},   {},          {},          {}};
     edge.by_chance.close();
     row.by_chance = edge.by_chance.seen;
     if (length.octave == edge.first_octave) {
@@ -181,6 +182,8 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
         row.slices[set] = observed->slices[set].sums.seen;
       }
       row.looked = observed->looked.seen;
+      row.met = observed->met.seen;
+      row.ended = observed->ended.seen;
     }
     output.add(row);
   });

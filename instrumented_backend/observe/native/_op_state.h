@@ -68,6 +68,7 @@ constexpr int kUnlike = 23, kFar = 4;
 constexpr size_t kStages = 32;
 constexpr int kFirstStage = 21;
 constexpr double kFewKnown = 8;
+constexpr double kEnded = 0.5;  // of a gap's ops, for those before to be about known
 // What PyTorch takes for each event, as `work.py` has it.
 constexpr int64_t kEventNs = 150;
 // The first op of a cell is sampled, and the n-th with a chance of 1 in `kThinning * n`, for which
@@ -292,7 +293,9 @@ struct Tally {
 
 struct Observed {
   std::array<Tally, kSets> whole, slices;
-  Sums looked;  // gaps of which certain windows saw slices: each as if all of it were like these
+  Sums looked;  // gaps of which certain windows saw slices: all of each, as these tell
+  Sums met;     // of these, those that had ops when they were first looked at
+  Sums ended;   // of these, those that a window saw to their end, and of which most ops were seen
   // Of gaps that may be unlike others, by how long they had gone on: what windows saw of all of
   // them. Each gap is as a window.
   std::unique_ptr<std::array<Sums, kStages>> stages;
@@ -426,6 +429,10 @@ class Notes {
   std::array<Note, kMost> notes_;
 };
 
+// Less of a gap, as where it ends when a window has just opened, tells nothing of the rest. Where
+// ops come thick and fast, three quarters of a slice go into seeing them.
+constexpr double kTellsNs = 5e5;
+
 // What windows saw of a gap, by how long it had gone on: by half octaves, in its own time.
 struct Stages {
   struct Stage {
@@ -443,6 +450,38 @@ struct Stages {
       const double end_ns = std::min(until_ns, stage_begin(i + 1));
       at(i).ns += std::max(0.0, end_ns - std::max(from_ns, stage_begin(i)));
     }
+  }
+  // All of a gap that lasted for so long: what was not seen is like what was seen next to it. And
+  // whether it had ops when it was first seen.
+  std::pair<Stage, bool> whole(double own_ns) const {
+    Stage whole, part;  // the part: stages in a row, of which enough was seen
+    double from = 0, end = 0;
+    bool had_ops = false;
+    const auto stands_until = [&](double until) {
+      had_ops = from == 0 ? part.ops > 0 : had_ops;
+      const double times = (until - from) / part.ns;
+      whole.ns += times * part.ns;
+      whole.ops += times * part.ops;
+      whole.op_ns += times * part.op_ns;
+      part = Stage();
+      from = until;
+    };
+    for (size_t i = 0; i < used && stage_begin(i) < own_ns; ++i) {
+      if (stages[i].ns <= 0) {
+        continue;
+      }
+      if (part.ns >= kTellsNs || (part.ns > 0 && end < stage_begin(i))) {
+        stands_until((end + stage_begin(i)) / 2);
+      }
+      part.ns += stages[i].ns;
+      part.ops += stages[i].ops;
+      part.op_ns += stages[i].op_ns;
+      end = std::min(own_ns, stage_begin(i + 1));
+    }
+    if (part.ns > 0) {
+      stands_until(own_ns);
+    }
+    return {whole, had_ops};
   }
   void clear() {
     std::fill_n(stages.begin(), used, Stage());

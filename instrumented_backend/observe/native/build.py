@@ -82,6 +82,8 @@ class KindRow(ctypes.Structure):
         ("slices", Seen * _SETS),
         ("first", Seen),
         ("looked", Seen),
+        ("met", Seen),
+        ("ended", Seen),
         ("by_chance", Seen),
     ]
 

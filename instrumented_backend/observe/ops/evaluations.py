@@ -15,6 +15,7 @@ from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     ALIKE,
+    CUT,
     FAR,
     FEW,
     UNLIKE,
@@ -89,7 +90,7 @@ def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Know
     near = [
         other
         for other in after
-        if other.to == group.to
+        if group.to in (other.to, CUT)  # the last gap of all is as likely an evaluation
         and other.octave >= UNLIKE
         and abs(other.octave - group.octave) <= reach
     ]
@@ -159,6 +160,8 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         variance(slices.seen, "op_ns", ns / slices.seen.ns),
     )
     unsure = unseen * unseen * known.share_variance / (n * n)
+    if group.to == CUT and not own.n:
+        unsure += 1 / SPREAD**2  # it may be something else altogether
     yield Scaled(
         part,
         ops / part.seen.ops,

@@ -11,6 +11,7 @@ from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
+    CUT,
     ENOUGH,
     FAR,
     FEW,
@@ -19,6 +20,7 @@ from instrumented_backend.observe.ops.scaled import (
     Group,
     Scaled,
     are_alike,
+    are_bare,
     by_octave,
     deviation,
     like,
@@ -47,7 +49,8 @@ def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
     certain, random = group.slices
     alike = _alike_nearby(group, after)
     if alike is not None and random.seen.windows < FEW:
-        yield like(alike, n, ns, group.octave)
+        scaled = like(alike, n, ns, group.octave)
+        yield _unsure(scaled) if group.to == CUT else scaled
         return
     yield Scaled(certain, 1.0, 1.0)
     ns = max(0.0, ns - certain.seen.ns)
@@ -135,12 +138,7 @@ def of_unlike(group: Group, shorter: Part, after: list[Group]) -> Iterator[Scale
     if n <= 0:
         return
     before_ns = min(n * shorter.seen.ns / shorter.seen.n, own_ns)
-    begun = times(shorter, n / shorter.seen.n, before_ns, n)
-    yield replace(
-        begun,
-        ops_variance=begun.ops_variance + (begun.ops / SPREAD) ** 2,
-        ns_variance=begun.ns_variance + (begun.ns / SPREAD) ** 2,
-    )
+    yield _unsure(times(shorter, n / shorter.seen.n, before_ns, n))
     ns = max(1.0, own_ns - before_ns)
     elsewhere = random
     if not random.seen.ns:
@@ -264,9 +262,16 @@ def _like_others(group: Group, ns: float, n: float, after: list[Group]) -> Itera
 
 
 def _alike_nearby(group: Group, after: list[Group]) -> Part | None:
-    """Gaps of the next octave, between the same marks, that all have as many ops."""
+    """Gaps of the next octave, between the same marks, that all have as many ops.
+
+    The last gap of all, of which no window saw any, is as likely one of these.
+    """
+    if are_bare(group):
+        return None
+    is_unseen = group.to == CUT and not any(part.seen.ns for part in group.slices)
     for other in after:
-        if other.to == group.to and abs(other.octave - group.octave) == 1 and are_alike(other):
+        is_near = other is not group and abs(other.octave - group.octave) <= 1
+        if is_near and (other.to == group.to or is_unseen) and are_alike(other):
             return together([other.certain, other.random])
     return None
 
@@ -289,6 +294,15 @@ def _with_edges(scaled: Scaled, begun: Scaled | None) -> Scaled:
         scaled,
         ops_variance=scaled.ops_variance + ops_variance,
         ns_variance=scaled.ns_variance + ops_variance * per_op**2,
+    )
+
+
+def _unsure(scaled: Scaled) -> Scaled:
+    """It may be something else altogether: two standard errors are all of it."""
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance + (scaled.ops / SPREAD) ** 2,
+        ns_variance=scaled.ns_variance + (scaled.ns / SPREAD) ** 2,
     )
 
 

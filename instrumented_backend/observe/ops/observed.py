@@ -66,12 +66,17 @@ class Kind:
     first: Part  # the very first gap, if a certain window saw it
     cost_ns: int = 0  # of ``ns``, what went into seeing ops: what was seen is without it
     looked: native.Seen = field(default_factory=native.Seen)
-    """Gaps of which certain windows saw slices: each as if all of it were like these."""
+    """Gaps of which certain windows saw slices: all of each, as these tell."""
     by_chance: native.Seen = field(default_factory=native.Seen)
     """In random windows, of all lengths of gaps of the edge but long ones: the windows' sums."""
     stages: dict[tuple[float, float], native.Seen] = field(default_factory=dict)
     """Of gaps that may be unlike the others, what windows saw while these had gone on for so many
     nanoseconds, from and until. Each gap is as a window."""
+    met: native.Seen = field(default_factory=native.Seen)
+    """Of those looked at, the ones that had ops when they first were."""
+    ended: native.Seen = field(default_factory=native.Seen)
+    """Of these, the ones that a window saw to their end, and of which most ops were
+    seen."""
 
     @property
     def own_ns(self) -> int:
@@ -204,6 +209,8 @@ def _observed(
             row.looked,
             row.by_chance,
             stages.get(row.kind, {}),
+            row.met,
+            row.ended,
         )
         for row in copied.kinds
     ]

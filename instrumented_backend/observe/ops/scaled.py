@@ -102,6 +102,8 @@ class Group:
     certain: Part = field(init=False)
     random: Part = field(init=False)
     looked: Seen = field(init=False)
+    met: Seen = field(init=False)
+    ended: Seen = field(init=False)
 
     def __post_init__(self) -> None:
         kinds = self.kinds
@@ -111,9 +113,11 @@ class Group:
         self.first = together([kind.first for kind in kinds])
         self.certain = together([kind.whole[0] for kind in kinds])
         self.random = together([kind.whole[1] for kind in kinds])
-        self.looked = Seen()
+        self.looked, self.met, self.ended = Seen(), Seen(), Seen()
         for kind in kinds:
             self.looked.add(kind.looked)
+            self.met.add(kind.met)
+            self.ended.add(kind.ended)
 
     @cached_property
     def slices(self) -> tuple[Part, Part]:
@@ -133,10 +137,11 @@ def together(parts: list[Part]) -> Part:
     return Part(seen, Together([part.cells for part in parts]) if parts else [])
 
 
-def deviation(seen: Seen) -> float:
+def deviation(seen: Seen, name: str = "ops") -> float:
     """The standard deviation of the ops of each gap, as a share of their mean; 0 without ops."""
-    mean = seen.ops / seen.n if seen.n else 0.0
-    return math.sqrt(max(0.0, seen.each_ops2 / seen.n - mean * mean)) / mean if mean else 0.0
+    mean = getattr(seen, name) / seen.n if seen.n else 0.0
+    squares = getattr(seen, f"each_{name}2")
+    return math.sqrt(max(0.0, squares / seen.n - mean * mean)) / mean if mean else 0.0
 
 
 def are_alike(group: Group) -> bool:
@@ -145,6 +150,14 @@ def are_alike(group: Group) -> bool:
     seen.add(group.certain.seen)
     seen.add(group.random.seen)
     return seen.n >= 2 and deviation(seen) <= ALIKE
+
+
+def are_bare(group: Group) -> bool:
+    """Had none of its gaps any ops when it was first looked at, and were there enough?
+
+    Such are pauses, or have all of their ops at their beginning.
+    """
+    return group.looked.n >= ENOUGH and not group.met.n
 
 
 def of_others(certain: Part, random: Part, n: float, ns: float) -> Iterator[Scaled]:

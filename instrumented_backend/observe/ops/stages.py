@@ -13,19 +13,24 @@ from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
+    ENOUGH,
     FAR,
     UNLIKE,
     Group,
     Scaled,
     are_alike,
+    are_bare,
+    deviation,
     together,
 )
-from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps, variance_of_windows
+from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
 
 NEAR = 1  # octaves
 UNEVEN = 0.3  # what part of the ops is elsewhere than where as many came in as much time
 KNOWN = 0.5  # of their time, what stages have to tell of
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
+NEARLY, LOOKED = 0.03, 0.15  # by what part one is off that was seen to its end, or looked at
+UNLIKE_EACH = 0.2  # by what part the mean of all may differ from what one has
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,9 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     near = [
         other
         for other in after
-        if group.to in (other.to, CUT) and abs(other.octave - group.octave) <= NEAR
+        if group.to in (other.to, CUT)
+        and abs(other.octave - group.octave) <= NEAR
+        and are_bare(other) == are_bare(group)
     ]
     slices = together([part for other in near for part in other.slices])
     seen = _by_stage(near)
@@ -68,9 +75,11 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     known_ns = sum(stage.ns for stage in stages if stage.is_known)
     if not slices.seen.ops or known_ns < KNOWN * ns / n or not _are_uneven(stages):
         return None
-    ops, ops_variance = _of_all(stages, n, "ops")
-    ops = _with_wholes(near, n, ops, ops_variance)
-    op_ns, ns_variance = _of_all(stages, n, "op_ns")
+    # Of the last one, what was seen of itself tells more than what single others had.
+    singly = [group] if group.to == CUT and any(part.seen.ns for part in group.slices) else near
+    met = _share_met([group] if group.looked.n >= ENOUGH else singly)
+    ops, ops_variance = _with_each(singly, met, n, "ops", stages)
+    op_ns, ns_variance = _with_each(singly, met, n, "op_ns", stages)
     op_ns = min(op_ns, ns)  # an op may go on after its stage
     ns_variance += (ABOUT * op_ns) ** 2
     if group.to == CUT:
@@ -82,22 +91,48 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
 
 
-def _with_wholes(near: list[Group], n: float, ops: float, variance: float) -> float:
-    """The ``ops`` of ``n`` gaps, by what stages tell and by those that windows of chance saw whole.
+def _share_met(groups: list[Group]) -> float:
+    """Of the gaps that were looked at, how many had ops when they first were.
+
+    The others may have had theirs before, or none at all.
+    """
+    looked = sum(group.looked.n for group in groups)
+    return float(sum(group.met.n for group in groups) / looked) if looked else 1.0
+
+
+def _with_each(
+    near: list[Group], share: float, n: float, name: str, stages: list[_Stage]
+) -> tuple[float, float]:
+    """Of ``n`` gaps, with its variance: by stages, and by what single gaps had.
 
     How fast an evaluation goes, and so when it ends, differs from the next one's: few slices are
-    off by a fifth, where evaluations have as many ops each. The surer of the two counts for more,
-    and stages alone where the others clearly differ. The variance stays theirs.
+    off by a fifth, where evaluations have as many ops each. What is surer counts for more, and
+    stages alone where the others clearly differ, or where there are none. At least a ``share`` of
+    the gaps are like these.
     """
-    whole = together([group.random for group in near]).seen
-    if not whole.n:
-        return ops
-    by_wholes = n * whole.ops / whole.n
-    of_wholes = max((ABOUT * by_wholes) ** 2 / whole.n, variance_of_gaps(whole, "ops", n / whole.n))
-    apart = by_wholes - ops
-    if abs(apart) > SPREAD * math.sqrt(variance + of_wholes):
-        return ops
-    return float(ops + apart * variance / max(1.0, variance + of_wholes))
+    total, variance = _of_all(stages, n, name)
+    whole, met = Seen(), Seen()
+    for group in near:
+        whole.add(group.random.seen)
+        whole.add(group.ended)
+        met.add(group.met)
+    known = [
+        (float(getattr(seen, name)) / seen.n, seen.n / max(about, deviation(seen, name)) ** 2)
+        for seen, about in ((whole, NEARLY if whole.n >= 2 else ABOUT), (met, LOOKED))
+        if seen.n
+    ]
+    weights = sum(weight for _, weight in known)
+    if not known:
+        return total, variance
+    by_each = n * sum(each * weight for each, weight in known) / weights
+    each_variance = by_each**2 * (1 / weights + ((1 - share) / SPREAD) ** 2)
+    apart = by_each - total
+    if abs(apart) > SPREAD * math.sqrt(variance + each_variance):
+        return total, variance
+    # Of three lengths in turn, all that were seen may be of one.
+    unlike = (UNLIKE_EACH * by_each) ** 2 / max(whole.n, met.n)
+    total += apart * variance / max(1.0, variance + each_variance)
+    return total, min(variance, max(each_variance, unlike))
 
 
 def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:

@@ -20,11 +20,14 @@ from metering import (
     seen_random_ns,
 )
 
+from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.ops.scaled import FEW
 from instrumented_backend.observe.ops.work import done, spent_s
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
 LONG_OCTAVE = 28
+OPS = 30_000  # of an evaluation
 
 
 def steps(op_meter: Any) -> None:
@@ -53,6 +56,10 @@ def until_looked_at(op_meter: Any) -> None:
 def looked_at(op_meter: Any) -> int:
     """Kinds of gap of which a window has seen ops."""
     return sum(bool(names(kind.slices[CERTAIN])) for kind in seen(op_meter).kinds)
+
+
+def number_looked_at(op_meter: Any) -> float:
+    return sum(kind.looked.n for kind in seen(op_meter).kinds)
 
 
 def woken(op_meter: Any, thread: threading.Thread) -> None:
@@ -94,6 +101,63 @@ def test_a_gap_that_is_unlike_all_that_was_seen(op_meter: Any) -> None:
         assert set(names(kind.first, *kind.whole)) <= {"aten::sin"}
         assert set(names(kind.slices[CERTAIN])) <= ({"aten::cos"} if kind.to == 2 else set())
         assert kind.octave >= LONG_OCTAVE or kind.to != 2
+
+
+def evaluate_and_wait(op_meter: Any) -> None:
+    """An evaluation, and a pause that is longer."""
+    call(op_meter, 1)
+    for _ in range(OPS):
+        torch.cos(X)
+    time.sleep(2 * LONG_S)
+    call(op_meter, 2)
+
+
+def test_of_a_gap_that_was_looked_at_slices_tell_how_many_ops_it_has(op_meter: Any) -> None:
+    """The pause after an evaluation is no part of it, though most slices see the evaluation."""
+    steps(op_meter)
+    thread = looking(op_meter, HOUR_NS)
+    evaluate_and_wait(op_meter)
+    call(op_meter, 1)
+    woken(op_meter, thread)
+    (kind,) = (kind for kind in seen(op_meter).kinds if kind.looked.ops)
+    assert kind.looked.n == 1 and not kind.ended.n
+    assert OPS / 2 < kind.looked.ops < 2 * OPS
+
+
+def test_of_a_gap_that_was_seen_to_its_end_all_but_the_beginning_is_known(op_meter: Any) -> None:
+    steps(op_meter)
+    look_at_one(op_meter)
+    thread = looking(op_meter, HOUR_NS)
+    ended = native.Seen()
+    while not ended.n:  # a look that comes late sees too little
+        evaluate_and_wait(op_meter)
+        ended = next((kind.ended for kind in seen(op_meter).kinds if kind.ended.n), ended)
+    woken(op_meter, thread)
+    assert ended.n == 1 and 0.8 * OPS < ended.ops < 1.25 * OPS
+
+
+def test_windows_of_chance_that_saw_pauses_tell_nothing_of_evaluations(op_meter: Any) -> None:
+    """However many they were: looks go on."""
+    steps(op_meter)
+    look_at_one(op_meter)
+    awake, by_chance = op_meter.op_meter_awake(), native.Seen()
+    while by_chance.windows < FEW:
+        call(op_meter, 1)
+        window = later(lambda: op_meter.op_meter_window(0, 1_000_000, 1, HOUR_NS, -1, awake))
+        time.sleep(LONG_S)
+        call(op_meter, 2)
+        window.join()
+        by_chance = native.Seen()
+        for kind in seen(op_meter).kinds:
+            by_chance.add(kind.slices[RANDOM].seen)
+    assert not by_chance.ops
+    before = number_looked_at(op_meter)
+    thread = looking(op_meter, HOUR_NS)
+    for _ in range(3):  # one may be over before it is looked at
+        if number_looked_at(op_meter) == before:
+            evaluate_and_wait(op_meter)
+    woken(op_meter, thread)
+    assert number_looked_at(op_meter) > before
 
 
 @pytest.mark.parametrize("is_cheap", [True, False])

@@ -8,6 +8,7 @@ from seen_gaps import S, kind, nothing, observed, part
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import Estimate, estimate
 from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.scaled import CUT
 from instrumented_backend.observe.ops.spread import SPREAD
 
 MS = S // 1000
@@ -44,6 +45,20 @@ def test_what_one_window_saw_whole_tells_of_all_lengths() -> None:
     assert eager.ops == pytest.approx(STEPS + 20 * EACH)
     # As the slices are off, or they would be known to be alike.
     assert 0.05 * EACH < SPREAD * eager.ops_error < 20 * 0.3 * EACH
+
+
+def test_the_last_gap_is_as_likely_an_evaluation() -> None:
+    """Nothing was seen of it. Two standard errors are all that it has."""
+    alone = evaluations(19, 50, 25, *slices_of((50, EACH), (50, EACH)))
+    last = kind(1, 60 * MS, octave=25, to=CUT)
+    eager = found_with(alone, last).eager
+    added = eager.ops - found_with(alone).eager.ops
+    assert added == pytest.approx(EACH, rel=0.02) and SPREAD * eager.ops_error > 0.9 * EACH
+    # Where it has ops, they tell.
+    own, looked = slices_of((60, 2 * EACH))
+    last = kind(1, 60 * MS, octave=25, to=CUT, certain_slices=own, looked=looked)
+    more = found_with(alone, last).eager.ops - eager.ops
+    assert more > 0
 
 
 def test_a_step_that_was_held_up_at_first_is_no_evaluation() -> None:

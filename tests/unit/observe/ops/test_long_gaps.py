@@ -9,6 +9,7 @@ from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.long_gaps import OTHERS_ERR
 from instrumented_backend.observe.ops.observed import Kind, Part
+from instrumented_backend.observe.ops.scaled import CUT
 from instrumented_backend.observe.ops.spread import SPREAD
 
 
@@ -115,6 +116,19 @@ def test_long_gaps_that_nobody_saw_are_like_those_of_about_their_length() -> Non
         assert found.eager.ops == pytest.approx(21 * 5600) and found.unseen_ns == 0
         # Half as long again, by as many ops or by none.
         assert SPREAD * found.eager.ops_error == pytest.approx(5600 * 0.5)
+
+
+def test_the_last_long_gap_is_as_likely_like_those_of_about_its_length() -> None:
+    """Two standard errors are all that it has; where slices of it were seen, they tell."""
+    whole = part((1, 0.12 * S, 5600, 0.1 * S), (1, 0.12 * S, 5600, 0.1 * S))
+    seen = kind(19, int(19 * 0.12 * S), None, whole, octave=LONG - 1)
+    alone = estimate(observed(seen))
+    found = estimate(observed(seen, kind(1, int(0.14 * S), octave=LONG, to=CUT)))
+    assert found.eager.ops == pytest.approx(20 * 5600) and found.unseen_ns == 0
+    assert SPREAD * math.sqrt(found.eager.ops_error**2 - alone.eager.ops_error**2) > 5600
+    slices = part((0.05, S // 20, 100, 1e7))
+    found = estimate(observed(seen, kind(1, int(0.14 * S), octave=LONG, to=CUT, slices=slices)))
+    assert found.eager.ops < alone.eager.ops + 1000
 
 
 def test_long_gaps_that_nobody_saw_have_ops_by_their_time() -> None:

@@ -105,8 +105,7 @@ def test_gaps_that_were_seen_whole_are_themselves() -> None:
     whole = part((1, 500 * MS, 7000, 35 * MS))
     found = estimated(long_gaps(12, 500, EVALUATION + PAUSE, by_chance=whole)).eager
     assert 7000 + 11 * 6400 < found.ops - STEPS < 7000 + 11 * 6700
-    unsure = [*EVALUATION[:4], [(16, 200), (16, 3000)], *PAUSE]
-    found = estimated(long_gaps(12, 500, unsure, by_chance=whole)).eager
+    found = estimated(long_gaps(12, 500, UNSURE, by_chance=whole)).eager
     assert 7000 + 11 * 6700 < found.ops - STEPS < 12 * 7000
     # Not where they clearly differ.
     other = part((1, 500 * MS, 20000, 100 * MS))
@@ -116,6 +115,58 @@ def test_gaps_that_were_seen_whole_are_themselves() -> None:
     alike = part((3, 1500 * MS, 21000, 105 * MS))
     found = estimated(long_gaps(12, 500, EVALUATION + PAUSE, by_chance=alike)).eager
     assert found.ops == pytest.approx(STEPS + 12 * 7000)
+
+
+# Of which two gaps went at different speeds.
+UNSURE = [*EVALUATION[:4], [(16, 200), (16, 3000)], *PAUSE]
+
+
+def test_gaps_that_were_seen_to_their_end_tell_of_the_others() -> None:
+    """Nearly as much as those that were seen whole."""
+    stages = estimated(long_gaps(12, 500, UNSURE)).eager
+    ended = part((1, 500 * MS, 6900, 30 * MS), (1, 500 * MS, 7100, 40 * MS))
+    found = estimated(long_gaps(12, 500, UNSURE, ended=ended)).eager
+    assert found.ops == pytest.approx(STEPS + 12 * 7000, rel=0.005)
+    # Those of other lengths, if there are any, may not have been among them.
+    assert 0.1 * 12 * 7000 < found.ops_error < stages.ops_error / 2
+    other = part((2, S, 40_000, 200 * MS))
+    found = estimated(long_gaps(12, 500, EVALUATION + PAUSE, ended=other)).eager
+    assert found.ops == pytest.approx(STEPS + 12 * 6400)
+
+
+def test_gaps_that_were_looked_at_tell_the_more_the_more_alike_they_are() -> None:
+    """Those that had ops when they first were: the others may have had theirs before."""
+    stages = estimated(long_gaps(12, 500, UNSURE)).eager
+    alike = part(*[(1, 500 * MS, 7000, 35 * MS)] * 8)
+    apart = part(*[(1, 500 * MS, 1000, 5 * MS), (1, 500 * MS, 13_000, 65 * MS)] * 4)
+    off, errors = [], []
+    for looked, met in ((alike, alike), (part((16, 8 * S, 56_000, 280 * MS)), alike), (apart,) * 2):
+        found = estimated(long_gaps(12, 500, UNSURE, looked=looked, met=met)).eager
+        off.append(abs(found.ops - STEPS - 12 * 7000))
+        errors.append(found.ops_error)
+    assert off[0] < off[1] < off[2] < abs(stages.ops - STEPS - 12 * 7000)
+    assert errors[0] < errors[1] <= stages.ops_error
+
+
+def test_gaps_that_had_no_ops_whenever_they_were_looked_at_are_unlike_others() -> None:
+    """Pauses without an evaluation, which are shorter."""
+    nothing = part((3, 750 * MS, 0, 0))
+    own: list[list[At]] = [[(4, 0)] * 4, *([[(4, 0)] * 4] * 4), *PAUSE]
+    slices = part(*[(0.02, 20 * MS, 0, 0)] * 9)
+    pauses = long_gaps(7, 250, own, looked=nothing, certain_slices=slices)
+    evaluations = long_gaps(8, 500, EVALUATION + PAUSE)
+    alone = estimated(evaluations).eager.ops
+    assert estimated(evaluations, pauses).eager.ops == pytest.approx(alone)
+
+
+def test_of_the_last_gap_its_own_slices_tell_more_than_single_others() -> None:
+    ended = part((2, S, 2 * 6400, 64 * MS))
+    gaps = long_gaps(11, 500, EVALUATION + PAUSE, ended=ended)
+    slower: list[list[At]] = [[(4, 300)], [(4, 300)], [(8, 600)], [(16, 1200)]]
+    eager = estimated(gaps, long_gaps(1, 500, slower, to=CUT)).eager
+    assert eager.ops == pytest.approx(STEPS + 11 * 6400 + 2400 + 3200)
+    eager = estimated(gaps, long_gaps(1, 500, [], to=CUT)).eager
+    assert eager.ops == pytest.approx(STEPS + 12 * 6400)
 
 
 def test_ops_that_come_evenly_are_as_slices_tell() -> None:
