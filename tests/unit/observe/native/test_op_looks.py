@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -58,8 +59,15 @@ def looked_at(op_meter: Any) -> int:
     return sum(bool(names(kind.slices[CERTAIN])) for kind in seen(op_meter).kinds)
 
 
+def total(several: Iterable[native.Seen]) -> native.Seen:
+    of_all = native.Seen()
+    for each in several:
+        of_all.add(each)
+    return of_all
+
+
 def number_looked_at(op_meter: Any) -> float:
-    return sum(kind.looked.n for kind in seen(op_meter).kinds)
+    return total(kind.looked for kind in seen(op_meter).kinds).n
 
 
 def woken(op_meter: Any, thread: threading.Thread) -> None:
@@ -114,25 +122,30 @@ def evaluate_and_wait(op_meter: Any) -> None:
 
 def test_of_a_gap_that_was_looked_at_slices_tell_how_many_ops_it_has(op_meter: Any) -> None:
     """The pause after an evaluation is no part of it, though most slices see the evaluation."""
-    steps(op_meter)
-    thread = looking(op_meter, HOUR_NS)
-    evaluate_and_wait(op_meter)
-    call(op_meter, 1)
-    woken(op_meter, thread)
-    (kind,) = (kind for kind in seen(op_meter).kinds if kind.looked.ops)
-    assert kind.looked.n == 1 and not kind.ended.n
-    assert OPS / 2 < kind.looked.ops < 2 * OPS
+    for _ in range(3):  # a busy machine may split it, or end it before it is looked at
+        op_meter.op_meter_clear()
+        steps(op_meter)
+        thread = looking(op_meter, HOUR_NS)
+        evaluate_and_wait(op_meter)
+        woken(op_meter, thread)
+        met = total(kind.met for kind in seen(op_meter).kinds)
+        if OPS / 2 < met.ops < 2 * OPS:
+            break
+    assert met.n == 1 and OPS / 2 < met.ops < 2 * OPS
+    assert not total(kind.ended for kind in seen(op_meter).kinds).n
 
 
 def test_of_a_gap_that_was_seen_to_its_end_all_but_the_beginning_is_known(op_meter: Any) -> None:
-    steps(op_meter)
-    look_at_one(op_meter)
-    thread = looking(op_meter, HOUR_NS)
-    ended = native.Seen()
-    while not ended.n:  # a look that comes late sees too little
+    for _ in range(5):  # a look that comes late sees too little
+        op_meter.op_meter_clear()
+        steps(op_meter)
+        look_at_one(op_meter)
+        thread = looking(op_meter, HOUR_NS)
         evaluate_and_wait(op_meter)
-        ended = next((kind.ended for kind in seen(op_meter).kinds if kind.ended.n), ended)
-    woken(op_meter, thread)
+        woken(op_meter, thread)
+        ended = total(kind.ended for kind in seen(op_meter).kinds)
+        if 0.8 * OPS < ended.ops < 1.25 * OPS:
+            break
     assert ended.n == 1 and 0.8 * OPS < ended.ops < 1.25 * OPS
 
 
@@ -147,9 +160,7 @@ def test_windows_of_chance_that_saw_pauses_tell_nothing_of_evaluations(op_meter:
         time.sleep(LONG_S)
         call(op_meter, 2)
         window.join()
-        by_chance = native.Seen()
-        for kind in seen(op_meter).kinds:
-            by_chance.add(kind.slices[RANDOM].seen)
+        by_chance = total(kind.slices[RANDOM].seen for kind in seen(op_meter).kinds)
     assert not by_chance.ops
     before = number_looked_at(op_meter)
     thread = looking(op_meter, HOUR_NS)
