@@ -33,6 +33,7 @@ def run_with(
             "pct_time": pct_time,
         },
         "ops": {
+            "status": "sampled",
             "captured": {"time_us": 10 * pct_time},
             "total_time_us": 1000.0,
             "eager": [{**record, "count_spread": spread}],
@@ -198,7 +199,13 @@ def test_truth_in_the_printed_spread() -> None:
     # 400 of 503 ops is 79.5 % for 80, inside either spread.
     ledger = "ledger of eager ops, %"  # 1.0 for 1.0 s
     assert pct == {"ops, %": 100, "op time, %": 50, "count of an op": 50, ledger: 100}
-    assert [row.ok for row in spreads.rows()] == [True, False, False, True]
+    assert {row.figure.split(":")[0] for row in spreads.rows() if row.ok} == {"ops, %", ledger}
+    # Of one that saw all, times are its own.
+    all_seen = run_with(103, 63.5, spread=0.0, **LEDGER)
+    all_seen.report["ops"]["status"] = "exact"
+    spreads.add([all_seen], always)
+    numbers = {row.figure.split(":")[0]: row.figure.split(" ")[-1] for row in spreads.rows()}
+    assert numbers == {"ops, %": "3", "op time, %": "2", "count of an op": "3", ledger: "2"}
 
 
 def test_the_ledgers_spread_holds_another_run_that_compiled_longer() -> None:
