@@ -52,16 +52,19 @@ _MOST_CALLS = 1 << 62
 class Calls:
     """How often what one ``torch.compile`` returned is called: exactly, from any thread.
 
-    Each call runs the hooks of its context, and then what each of them returned. This hook is an
-    iterator's own ``__next__``, and returns the function of torch's that does nothing: it costs
-    25 ns, and no Python of ours runs. How much is left of the iterator tells how often it ran.
+    Each call runs the hooks of its context, and then what each of them returned. In the place of
+    torch's own hook is an iterator's ``__next__`` that calls it: no Python of ours runs, and there
+    is no second hook, which costs a call 0.1 to 0.7 µs. How much is left of the iterator that has
+    the arguments tells how often it ran.
     """
 
     def __init__(self, context: Any) -> None:
         from torch._dynamo import eval_frame
 
-        self._left = itertools.repeat(eval_frame.nothing, _MOST_CALLS)
-        context.enter_exit_hooks.append(self._left.__next__)
+        hooks = context.enter_exit_hooks
+        torchs = hooks.pop() if hooks else lambda: eval_frame.nothing
+        self._left = itertools.repeat((), _MOST_CALLS)
+        hooks.append(itertools.starmap(torchs, self._left).__next__)
 
     @property
     def value(self) -> int:

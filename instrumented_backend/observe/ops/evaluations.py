@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
+from instrumented_backend.observe.ops.pooling import About, Pooled, pooled
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
-    ALIKE,
     CUT,
     FAR,
     FEW,
@@ -36,6 +36,8 @@ TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
 THE_SAME = 0.001  # numbers of ops
 CLEARLY = 4.0  # times
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
+# By what part one is off that was seen whole, to its end, or looked at since its beginning or not.
+WHOLE, NEARLY, LOOKED, LATE = 0.01, 0.03, 0.15, 0.3
 
 
 @dataclass
@@ -46,6 +48,7 @@ class _Known:
     looked: Seen
     wholes: list[Part]
     by_chance: list[Part]  # of these, those that random windows saw
+    least: float  # ops, which such have
     share: float  # how many of the unseen have
     share_variance: float
 
@@ -120,6 +123,7 @@ def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Know
         looked,
         [*certain, *by_chance],
         by_chance,
+        least,
         many / n,
         of_next * (1 - of_next) / (n + 3),
     )
@@ -133,34 +137,42 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
     if unseen <= 0:
         return
     ns = max(1.0, group.own_ns - sum(part.seen.ns for part in parts))
-    n, held_up = unseen * known.share, unseen * (1 - known.share)
+    # Of those that were looked at, the ops are about known; of the others, how many have as many.
+    looked_n = min(group.looked.n, unseen) if _have_more(group.looked, known.least) else 0.0
+    left = unseen - looked_n
+    others_n, held_up = left * known.share, left * (1 - known.share)
+    n = looked_n + others_n
     if held_up:
-        yield times(shorter, held_up / shorter.seen.n, ns * (1 - known.share), 0.0)
-    looked, ns = known.looked, ns * known.share
+        yield times(shorter, held_up / shorter.seen.n, ns * held_up / unseen, 0.0)
+        ns *= n / unseen
+    if _is_slowed(wholes.seen, known.looked):
+        wholes = together([])
+    each = _each(known, wholes.seen)
+    own = _about(group.looked, group.met, group.ended) if looked_n else []
+    ops, ops_variance = each.sum_of(own)
+    others, others_variance = _of_others(known, each, others_n, ns * others_n / n)
+    ops, ops_variance = ops + others, ops_variance + others_variance
     slices = together([part for other in known.near for part in other.slices])
-    whole = wholes.seen
-    if _tell_as_much(whole, looked):
-        part, ops = _timed_as(wholes, together(known.by_chance), slices), n * whole.ops / whole.n
-        own_variance = variance_of_gaps(whole, "ops", n / whole.n)
-        ops_variance = own_variance if whole.n >= 2 else _of_slices(looked, n, ops)
+    if wholes.seen.n and each.between <= (ABOUT * each.mean) ** 2:
+        part = _timed_as(wholes, together(known.by_chance), slices)
     else:
         # Each begins as the shorter ones do.
         begun_ns = min(n * shorter.seen.ns / shorter.seen.n, ns)
         yield times(shorter, n / shorter.seen.n, begun_ns, 0.0)
-        part, ops = slices, _of_as_many(known.near, n, ns) * (1 - begun_ns / ns)
+        part, ops = slices, ops * (1 - begun_ns / ns)
         ns -= begun_ns
-        ops_variance = _of_slices(looked, n, ops)
+        ops_variance += (SLICES_TELL * ops) ** 2
     # How long each took is known; of that, its ops: as uncertain as their number, at least.
-    own = _sum([group.looked, group.random.seen])
-    of_time = own if own.op_ns else _sum([looked, whole])
+    seen = _sum([group.looked, group.random.seen])
+    of_time = seen if seen.op_ns else _sum([known.looked, wholes.seen])
     op_ns = ns * of_time.op_ns / of_time.ns
     ns_variance = max(
         ops_variance * (op_ns / ops) ** 2,
         variance_of_gaps(of_time, "op_ns", n / of_time.n),
         variance(slices.seen, "op_ns", ns / slices.seen.ns),
     )
-    unsure = unseen * unseen * known.share_variance / (n * n)
-    if group.to == CUT and not own.n:
+    unsure = left * left * known.share_variance / (n * n)
+    if group.to == CUT and not seen.n:
         unsure += 1 / SPREAD**2  # it may be something else altogether
     yield Scaled(
         part,
@@ -170,6 +182,58 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         ns_variance + (unsure + ABOUT**2) * op_ns**2,
         in_slices=part is slices,
     )
+
+
+def _about(looked: Seen, met: Seen, ended: Seen) -> list[About]:
+    """Gaps that were looked at, by how much of each was seen."""
+    return [
+        About.of(ended, NEARLY),
+        About.of(met, LOOKED, but=ended),
+        About.of(looked, LATE, but=met),
+    ]
+
+
+def _each(known: _Known, wholes: Seen) -> Pooled:
+    """How many ops each has, and how far they differ."""
+    several = known.near
+    about = _about(
+        known.looked,
+        _sum(other.met for other in several),
+        _sum(other.ended for other in several),
+    )
+    by_chance = together([other.slices[1] for other in several]).seen
+    if by_chance.ns:
+        gaps = sum(_gaps_in(other, other.slices[1].seen.ns) for other in several)
+        about.append(About(gaps, by_chance.ops, by_chance.ops**2 / gaps, LOOKED))
+    if not wholes.n:
+        return _found(about)
+    found = _found([About.of(wholes, WHOLE), *about])
+    ended = about[0]
+    same = wholes.n >= 2 and deviation(wholes) <= THE_SAME and not ended.n
+    if same or not found.between:
+        return Pooled(wholes.ops / wholes.n, found.mean_variance, 0.0)
+    return found
+
+
+def _found(about: list[About]) -> Pooled:
+    found = pooled(about)
+    assert found is not None  # those that are near have ops
+    return found
+
+
+def _of_others(known: _Known, each: Pooled, n: float, ns: float) -> tuple[float, float]:
+    """The ops of ``n`` gaps that took ``ns`` and were not looked at, and their variance.
+
+    As many each, or as many in as much time, where that clearly differs less from octave to octave:
+    a loop may last for so long, however often it goes round.
+    """
+    if not n:
+        return 0.0, 0.0
+    ops = n * each.mean
+    if each.between:
+        ops = _of_as_many(known.near, n, ns, ops)
+    variance = n * each.between + n * n * each.mean_variance
+    return ops, variance * (ops / (n * each.mean)) ** 2
 
 
 def _timed_as(wholes: Part, *others: Part) -> Part:
@@ -198,29 +262,19 @@ def _op_ns_by_name(part: Part) -> dict[str, float]:
     return {name: ns[name] / count for name, count in part.counts.items() if count}
 
 
-def _of_slices(looked: Seen, n: float, ops: float) -> float:
-    """The variance of the ``ops`` of ``n`` gaps by slices."""
-    return variance_of_gaps(looked, "ops", n / looked.n) + (SLICES_TELL * ops) ** 2
-
-
-def _of_as_many(near: list[Group], n: float, ns: float) -> float:
-    """The ops of ``n`` gaps that took ``ns``: as many each, or as many in as much time.
-
-    The latter where it clearly differs less from octave to octave: a loop may last for so long,
-    however often it goes round. More was seen of one octave than of another, and it tells more.
-    """
+def _of_as_many(near: list[Group], n: float, ns: float, ops: float) -> float:
+    """``ops``, or as many as in as much time. More was seen of one octave than of another, and it
+    tells more."""
     ns_seen = [sum(part.seen.ns for part in other.slices) for other in near]
     gaps = [_gaps_seen(other) for other in near]
-    ops = [_ops_seen(other) for other in near]
-    each, density = sum(ops) / sum(gaps), sum(ops) / sum(ns_seen)
+    seen = [_ops_seen(other) for other in near]
+    each, density = sum(seen) / sum(gaps), sum(seen) / sum(ns_seen)
 
     def apart(of: list[float], mean: float) -> float:
-        zipped = zip(ops, of, gaps, strict=True)
+        zipped = zip(seen, of, gaps, strict=True)
         return float(sum(weight * (one / its / mean - 1) ** 2 for one, its, weight in zipped))
 
-    if CLEARLY * apart(ns_seen, density) < apart(gaps, each):
-        return float(density * ns)
-    return float(each * n)
+    return density * ns if CLEARLY * apart(ns_seen, density) < apart(gaps, each) else ops
 
 
 def _ops_seen(group: Group) -> float:
@@ -230,24 +284,24 @@ def _ops_seen(group: Group) -> float:
 def _gaps_seen(group: Group) -> float:
     """As many of its gaps as slices saw parts of, taken together; more than 0."""
     certain, by_chance = (part.seen.ns for part in group.slices)
-    looked, mean_ns = group.looked, max(1.0, group.own_ns / sum(group.n))
-    looked_ns = looked.ns / looked.n if looked.n else mean_ns
-    return float(certain / looked_ns + by_chance / mean_ns)
+    looked = group.looked
+    of_looked = certain * looked.n / looked.ns if looked.n else _gaps_in(group, certain)
+    return float(of_looked + _gaps_in(group, by_chance))
 
 
-def _tell_as_much(whole: Seen, looked: Seen) -> bool:
-    """Have those that were seen whole as many ops as others, whatever slices tell?
+def _gaps_in(group: Group, ns: float) -> float:
+    """As many as take so long."""
+    return float(ns / max(1.0, group.own_ns / sum(group.n)))
 
-    Slices are off by a third on a busy machine. Of a loop that lasts for so long, whole ones have
-    fewer, for what seeing these takes, and not twice the same number.
+
+def _is_slowed(whole: Seen, looked: Seen) -> bool:
+    """Have those that were seen whole clearly fewer ops than those that were looked at?
+
+    As of a loop that lasts for so long, for what seeing these takes.
     """
-    if not whole.n or deviation(whole) > ALIKE:
-        return False
-    if whole.n >= looked.n or (whole.n >= 2 and deviation(whole) <= THE_SAME):
-        return True
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
-    return bool(whole.ops / whole.n >= each - max(ABOUT * each, error * SPREAD))
+    return bool(whole.n and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD))
 
 
 def _have_more(seen: Seen, ops: float) -> bool:

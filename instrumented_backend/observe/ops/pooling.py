@@ -1,0 +1,84 @@
+"""How many ops each of several gaps has, of which some are known for sure, and others about.
+
+How far gaps themselves differ is told from how far off each of them may be as a meta-analysis tells
+it, whose studies are of different size: by random effects (DerSimonian and Laird, 1986).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from instrumented_backend.observe.native.build import Seen
+
+
+@dataclass(frozen=True)
+class About:
+    """``n`` gaps with ``ops`` in all; ``squares`` is the sum of the squares of what each has.
+
+    Each may be off by ``error``, as a share of what gaps have on average.
+    """
+
+    n: float
+    ops: float
+    squares: float
+    error: float
+
+    @staticmethod
+    def of(seen: Seen, error: float, but: Seen | None = None) -> "About":
+        """Of what was seen, ``but`` for a part of it."""
+        but = but or Seen()
+        squares = seen.each_ops2 - but.each_ops2
+        return About(seen.n - but.n, seen.ops - but.ops, max(0.0, squares), error)
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What gaps have on average, and how far that may be off; how far they differ. Variances."""
+
+    mean: float
+    mean_variance: float
+    between: float
+
+    def sum_of(self, known: Sequence[About]) -> tuple[float, float]:
+        """Of gaps that are known about, all together, and its variance.
+
+        Each is taken for as far from the mean as is likely: less than it seems to be, if all hardly
+        differ. Where the mean is off, the rest of each is.
+        """
+        ops = variance = by_mean = 0.0
+        for about in known:
+            error2 = (about.error * self.mean) ** 2
+            own = self.between / (self.between + error2) if self.between else 0.0
+            ops += own * about.ops + (1 - own) * about.n * self.mean
+            variance += about.n * own * error2
+            by_mean += about.n * (1 - own)
+        return ops, variance + by_mean**2 * self.mean_variance
+
+
+def pooled(known: Sequence[About]) -> Pooled | None:
+    """None where nothing is known, or no gap has ops."""
+    known = [about for about in known if about.n > 0]
+    n, ops = sum(about.n for about in known), sum(about.ops for about in known)
+    if not ops:
+        return None
+    # As shares of the mean, so that the errors are.
+    rough = ops / n
+    weights = [about.error**-2 for about in known]
+    fixed = _mean(known, weights)
+    apart = sum(
+        weight * (about.squares - 2 * fixed * about.ops + about.n * fixed**2)
+        for weight, about in zip(weights, known, strict=True)
+    )
+    total = sum(weight * about.n for weight, about in zip(weights, known, strict=True))
+    squares = sum(weight**2 * about.n for weight, about in zip(weights, known, strict=True))
+    room = total - squares / total
+    excess = apart / rough**2 - (n - 1)
+    between = excess / room if room > 0 and excess > 0 else 0.0
+    weights = [1 / (between + about.error**2) for about in known]
+    total = sum(weight * about.n for weight, about in zip(weights, known, strict=True))
+    mean = _mean(known, weights)
+    return Pooled(mean, mean**2 / total, between * rough**2)
+
+
+def _mean(known: Sequence[About], weights: Sequence[float]) -> float:
+    ops = sum(weight * about.ops for weight, about in zip(weights, known, strict=True))
+    return ops / sum(weight * about.n for weight, about in zip(weights, known, strict=True))
