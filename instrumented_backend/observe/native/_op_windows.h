@@ -10,7 +10,7 @@ namespace {
 // long ones: machines are faster at one moment than at another.
 constexpr int64_t kSliceNs = 4000000;
 constexpr double kLooksApart = 1.25;  // times as long it has gone on at the next one of it
-constexpr double kMayCost = 0.5;      // of what is left: to see one to its end
+constexpr double kMayCost = 0.8;      // of what is left: to see one to its end
 constexpr int64_t kLongestEndNs = 60000000000;  // that is waited for with one
 std::atomic<int64_t> unlike_ns{0};              // what windows for such have cost
 

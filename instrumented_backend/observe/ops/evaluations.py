@@ -18,7 +18,10 @@ from instrumented_backend.observe.ops.scaled import (
     CUT,
     FAR,
     FEW,
+    LOOKED,
+    NEARLY,
     UNLIKE,
+    WHOLE,
     Group,
     Scaled,
     by_octave,
@@ -36,8 +39,7 @@ TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
 THE_SAME = 0.001  # numbers of ops
 CLEARLY = 4.0  # times
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
-# By what part one is off that was seen whole, to its end, or looked at since its beginning or not.
-WHOLE, NEARLY, LOOKED, LATE = 0.01, 0.03, 0.15, 0.3
+LATE = 0.3  # by what part one is off that had no ops when it was first looked at
 
 
 @dataclass

@@ -23,11 +23,13 @@ class About:
     error: float
 
     @staticmethod
-    def of(seen: Seen, error: float, but: Seen | None = None) -> "About":
-        """Of what was seen, ``but`` for a part of it."""
+    def of(seen: Seen, error: float, but: Seen | None = None, name: str = "ops") -> "About":
+        """Of what was seen, ``but`` for a part of it: its ops, or their time."""
         but = but or Seen()
-        squares = seen.each_ops2 - but.each_ops2
-        return About(seen.n - but.n, seen.ops - but.ops, max(0.0, squares), error)
+        total, squares = (
+            getattr(seen, each) - getattr(but, each) for each in (name, f"each_{name}2")
+        )
+        return About(max(0.0, seen.n - but.n), max(0.0, total), max(0.0, squares), error)
 
 
 @dataclass(frozen=True)

@@ -10,17 +10,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.pooling import About, pooled
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
     ENOUGH,
     FAR,
+    LOOKED,
+    NEARLY,
     UNLIKE,
+    WHOLE,
     Group,
     Scaled,
     are_alike,
     are_bare,
-    deviation,
     together,
 )
 from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
@@ -29,7 +32,6 @@ NEAR = 1  # octaves
 UNEVEN = 0.3  # what part of the ops is elsewhere than where as many came in as much time
 KNOWN = 0.5  # of their time, what stages have to tell of
 SLICES_TELL = 0.05  # by what part all slices together may be wrong
-NEARLY, LOOKED = 0.03, 0.15  # by what part one is off that was seen to its end, or looked at
 UNLIKE_EACH = 0.2  # by what part the mean of all may differ from what one has
 
 
@@ -78,8 +80,8 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     # Of the last one, what was seen of itself tells more than what single others had.
     singly = [group] if group.to == CUT and any(part.seen.ns for part in group.slices) else near
     met = _share_met([group] if group.looked.n >= ENOUGH else singly)
-    ops, ops_variance = _with_each(singly, met, n, "ops", stages)
-    op_ns, ns_variance = _with_each(singly, met, n, "op_ns", stages)
+    ops, ops_variance = _with_each(group, singly, met, n, "ops", stages)
+    op_ns, ns_variance = _with_each(group, singly, met, n, "op_ns", stages)
     op_ns = min(op_ns, ns)  # an op may go on after its stage
     ns_variance += (ABOUT * op_ns) ** 2
     if group.to == CUT:
@@ -101,7 +103,7 @@ def _share_met(groups: list[Group]) -> float:
 
 
 def _with_each(
-    near: list[Group], share: float, n: float, name: str, stages: list[_Stage]
+    group: Group, near: list[Group], share: float, n: float, name: str, stages: list[_Stage]
 ) -> tuple[float, float]:
     """Of ``n`` gaps, with its variance: by stages, and by what single gaps had.
 
@@ -111,28 +113,36 @@ def _with_each(
     the gaps are like these.
     """
     total, variance = _of_all(stages, n, name)
-    whole, met = Seen(), Seen()
-    for group in near:
-        whole.add(group.random.seen)
-        whole.add(group.ended)
-        met.add(group.met)
-    known = [
-        (float(getattr(seen, name)) / seen.n, seen.n / max(about, deviation(seen, name)) ** 2)
-        for seen, about in ((whole, NEARLY if whole.n >= 2 else ABOUT), (met, LOOKED))
-        if seen.n
-    ]
-    weights = sum(weight for _, weight in known)
-    if not known:
+    whole = together([other.random for other in near]).seen
+    known = [About.of(whole, WHOLE, name=name)]
+    for other in near:
+        known += _looked_at(other, name)
+    each = pooled(known)
+    if each is None:
         return total, variance
-    by_each = n * sum(each * weight for each, weight in known) / weights
-    each_variance = by_each**2 * (1 / weights + ((1 - share) / SPREAD) ** 2)
+    own = _looked_at(group, name) if group in near else []
+    known_n = sum(about.n for about in known)
+    left = max(0.0, n - sum(about.n for about in own))
+    of_own, own_variance = each.sum_of(own)
+    by_each = of_own + left * each.mean
+    each_variance = own_variance + left * each.between + left * left * each.mean_variance
+    alone = ABOUT if known_n < 2 else 0.0  # it tells nothing of how they differ
+    each_variance += (((1 - share) / SPREAD) ** 2 + alone**2) * by_each**2
     apart = by_each - total
     if abs(apart) > SPREAD * math.sqrt(variance + each_variance):
         return total, variance
     # Of three lengths in turn, all that were seen may be of one.
-    unlike = (UNLIKE_EACH * by_each) ** 2 / max(whole.n, met.n)
+    unlike = (UNLIKE_EACH * by_each) ** 2 / known_n
     total += apart * variance / max(1.0, variance + each_variance)
     return total, min(variance, max(each_variance, unlike))
+
+
+def _looked_at(group: Group, name: str) -> list[About]:
+    """Its gaps that had ops when they were first looked at."""
+    return [
+        About.of(group.ended, NEARLY, name=name),
+        About.of(group.met, LOOKED, but=group.ended, name=name),
+    ]
 
 
 def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:

@@ -16,7 +16,7 @@ KNOWN_MARKS, KNOWN_TIMES = 12, 2
 # While no window is open, how often the main thread's gap is looked at, as a share of the run, and
 # what windows may cost that are opened for gaps which are unlike the others.
 LOOKS, SHORTEST_LOOK_S, LONGEST_LOOK_S = 0.004, 0.005, 0.05
-UNLIKE, UNLIKE_AT_FIRST_S = 0.0005, 0.02
+UNLIKE, UNLIKE_AT_FIRST_S = 0.001, 0.02
 
 
 def done(lib: Any) -> Work:
