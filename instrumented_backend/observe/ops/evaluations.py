@@ -20,6 +20,7 @@ from instrumented_backend.observe.ops.scaled import (
     FEW,
     LOOKED,
     NEARLY,
+    SLICES_TELL,
     UNLIKE,
     WHOLE,
     Group,
@@ -38,7 +39,6 @@ DIFFER = 0.5  # of their mean: gaps with as many ops differ by less, from octave
 TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
 THE_SAME = 0.001  # numbers of ops
 CLEARLY = 4.0  # times
-SLICES_TELL = 0.05  # by what part all slices together may be wrong
 LATE = 0.3  # by what part one is off that had no ops when it was first looked at
 
 
@@ -190,8 +190,8 @@ def _about(looked: Seen, met: Seen, ended: Seen) -> list[About]:
     """Gaps that were looked at, by how much of each was seen."""
     return [
         About.of(ended, NEARLY),
-        About.of(met, LOOKED, but=ended),
-        About.of(looked, LATE, but=met),
+        About.of(met, LOOKED, SLICES_TELL, but=ended),
+        About.of(looked, LATE, SLICES_TELL, but=met),
     ]
 
 
@@ -206,7 +206,7 @@ def _each(known: _Known, wholes: Seen) -> Pooled:
     by_chance = together([other.slices[1] for other in several]).seen
     if by_chance.ns:
         gaps = sum(_gaps_in(other, other.slices[1].seen.ns) for other in several)
-        about.append(About(gaps, by_chance.ops, by_chance.ops**2 / gaps, LOOKED))
+        about.append(About(gaps, by_chance.ops, by_chance.ops**2 / gaps, LOOKED, SLICES_TELL))
     if not wholes.n:
         return _found(about)
     found = _found([About.of(wholes, WHOLE), *about])

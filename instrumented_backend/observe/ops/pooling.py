@@ -14,22 +14,30 @@ from instrumented_backend.observe.native.build import Seen
 class About:
     """``n`` gaps with ``ops`` in all; ``squares`` is the sum of the squares of what each has.
 
-    Each may be off by ``error``, as a share of what gaps have on average.
+    Each may be off by ``error``, and all together by ``bias``: shares of what gaps have on average.
     """
 
     n: float
     ops: float
     squares: float
     error: float
+    bias: float = 0.0
 
     @staticmethod
-    def of(seen: Seen, error: float, but: Seen | None = None, name: str = "ops") -> "About":
+    def of(
+        seen: Seen, error: float, bias: float = 0.0, but: Seen | None = None, name: str = "ops"
+    ) -> "About":
         """Of what was seen, ``but`` for a part of it: its ops, or their time."""
         but = but or Seen()
         total, squares = (
             getattr(seen, each) - getattr(but, each) for each in (name, f"each_{name}2")
         )
-        return About(max(0.0, seen.n - but.n), max(0.0, total), max(0.0, squares), error)
+        return About(max(0.0, seen.n - but.n), max(0.0, total), max(0.0, squares), error, bias)
+
+    @property
+    def variance(self) -> float:
+        """Of each, such that their mean is off by as much as both."""
+        return self.error**2 + self.n * self.bias**2
 
 
 @dataclass(frozen=True)
@@ -48,7 +56,7 @@ class Pooled:
         """
         ops = variance = by_mean = 0.0
         for about in known:
-            error2 = (about.error * self.mean) ** 2
+            error2 = about.variance * self.mean**2
             own = self.between / (self.between + error2) if self.between else 0.0
             ops += own * about.ops + (1 - own) * about.n * self.mean
             variance += about.n * own * error2
@@ -64,7 +72,7 @@ def pooled(known: Sequence[About]) -> Pooled | None:
         return None
     # As shares of the mean, so that the errors are.
     rough = ops / n
-    weights = [about.error**-2 for about in known]
+    weights = [1 / about.variance for about in known]
     fixed = _mean(known, weights)
     apart = sum(
         weight * (about.squares - 2 * fixed * about.ops + about.n * fixed**2)
@@ -75,7 +83,7 @@ def pooled(known: Sequence[About]) -> Pooled | None:
     room = total - squares / total
     excess = apart / rough**2 - (n - 1)
     between = excess / room if room > 0 and excess > 0 else 0.0
-    weights = [1 / (between + about.error**2) for about in known]
+    weights = [1 / (between + about.variance) for about in known]
     total = sum(weight * about.n for weight, about in zip(weights, known, strict=True))
     mean = _mean(known, weights)
     return Pooled(mean, mean**2 / total, between * rough**2)

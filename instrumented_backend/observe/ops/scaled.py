@@ -21,6 +21,7 @@ ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
 # By what part one is off that was seen whole, or nearly to its end, or looked at.
 WHOLE, NEARLY, LOOKED = 0.01, 0.03, 0.15
+SLICES_TELL = 0.08  # by what part all slices together may be wrong
 WAITED = 0.25  # of gaps in which the host waits for a GPU: by what part windows may shorten them
 SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 

@@ -18,6 +18,7 @@ from instrumented_backend.observe.ops.scaled import (
     FAR,
     LOOKED,
     NEARLY,
+    SLICES_TELL,
     UNLIKE,
     WHOLE,
     Group,
@@ -31,7 +32,6 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
 NEAR = 1  # octaves
 UNEVEN = 0.3  # what part of the ops is elsewhere than where as many came in as much time
 KNOWN = 0.5  # of their time, what stages have to tell of
-SLICES_TELL = 0.05  # by what part all slices together may be wrong
 UNLIKE_EACH = 0.2  # by what part the mean of all may differ from what one has
 
 
@@ -141,7 +141,7 @@ def _looked_at(group: Group, name: str) -> list[About]:
     """Its gaps that had ops when they were first looked at."""
     return [
         About.of(group.ended, NEARLY, name=name),
-        About.of(group.met, LOOKED, but=group.ended, name=name),
+        About.of(group.met, LOOKED, SLICES_TELL, but=group.ended, name=name),
     ]
 
 

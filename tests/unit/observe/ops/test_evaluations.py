@@ -77,7 +77,7 @@ def test_of_gaps_that_were_all_looked_at_none_may_be_without() -> None:
     ).eager
     assert all_three.ops == pytest.approx(STEPS + 14_000, rel=0.01)
     assert some.ops == pytest.approx(STEPS + 28_000, rel=0.02)
-    assert SPREAD * all_three.ops_error < 0.2 * 14_000
+    assert SPREAD * all_three.ops_error < 0.3 * 14_000
     unlike = math.sqrt((4 / 5) * (1 / 5) / 6)  # by Laplace's rule, of three
     assert some.ops_error > 3 * unlike * 14_000 / 3
 
@@ -150,7 +150,7 @@ def test_slices_of_chance_tell_as_well() -> None:
     found = found_with(usual, longer).eager
     each = (2100 + 8100 + 8100) / (0.5 + 1.5 + 1.5)
     begun = 12 * 50 - (8 * each / 200 + 4 * each / 400)
-    assert found.ops == pytest.approx(STEPS + 12 * each + begun)
+    assert found.ops == pytest.approx(STEPS + 12 * each + begun, rel=0.02)
 
 
 @pytest.mark.parametrize("other_ops", [300, 60_000])

@@ -36,6 +36,14 @@ def test_what_is_surer_counts_for_more() -> None:
     assert both.between == 0 and both.mean == pytest.approx((100 * 100 + 110) / 101)
 
 
+def test_many_that_are_off_together_tell_no_more_than_that() -> None:
+    """A hundred whose mean is off by a tenth, and one that is as well."""
+    together = About(100, 11_000, 100 * 110**2, 0.1, bias=0.1)
+    both = found(together, about(0.1, 90))
+    # Those weigh 1 / 1.01 of what the one does.
+    assert both.mean == pytest.approx((110 / 1.01 + 90) / (1 / 1.01 + 1), rel=1e-6)
+
+
 def test_where_they_differ_each_counts_for_as_much() -> None:
     """However sure it is; and each is itself."""
     known = [about(0.01, 100, 300), about(0.1, 200, 400)]
