@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import itertools
+import math
 import threading
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -10,6 +11,7 @@ from typing import Any, Protocol
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import notes
 from instrumented_backend.torch_compat import profilers
@@ -48,13 +50,15 @@ class CallCounter:
 
 
 class GraphCalls(Observer):
-    """Makes what the program calls: natively, or in Python as long as that is not built."""
+    """Makes what the program calls: natively, or in Python where that cannot be built."""
 
     def __init__(self, gate: Gate, failures: Failures) -> None:
         self._gate = gate
         self._failures = failures
         self._native: Any = None
         self._loader: threading.Thread | None = None
+        self._loaded = threading.Event()  # set, too, where it cannot be had
+        self._patience = Patience()
         self._watches_profilers = False
 
     def start(self) -> None:
@@ -66,10 +70,18 @@ class GraphCalls(Observer):
             self._watches_profilers = True
             profilers.watch_running(self.profiled)
         if self._loader is None:
+            self._loaded = threading.Event()
+            self._patience = Patience()
             self._loader = threading.Thread(
-                target=self._load, name="instrumented_backend graph calls", daemon=True
+                target=self._load_and_tell, name="instrumented_backend graph calls", daemon=True
             )
             self._loader.start()
+
+    def _load_and_tell(self) -> None:
+        try:
+            self._load()
+        finally:
+            self._loaded.set()
 
     def _load(self) -> None:
         with self._failures.guard("graph calls"):
@@ -106,6 +118,9 @@ class GraphCalls(Observer):
         it has to count for itself. The op meter may watch natively: ``key`` is what it calls the
         graph's direction.
         """
+        if self._loader is not None:
+            # A graph keeps what it is given here, however long the program runs.
+            self._patience.wait(self._loaded, math.inf)
         if self._native is None:
             call = _in_python(compiled, watched, counter, graph, self._gate)
         else:

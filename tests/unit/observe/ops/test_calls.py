@@ -12,9 +12,11 @@ import torch
 from waiting import wait_until
 
 from instrumented_backend.observe.failures import Failures
+from instrumented_backend.observe.graphs import calls as graph_calls
 from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.gate import Gate
+from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.torch_compat import profilers
 
 KEY = 6
@@ -224,6 +226,29 @@ def test_arguments_that_are_none(change: dict[int, Any], error: str) -> None:
         arguments[place] = value
     with pytest.raises(TypeError, match=error):
         native.load_graph_call().GraphCall(*arguments)
+
+
+def test_a_graph_waits_for_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine that never saw it, it is still being built when the first graph is there."""
+    load, is_waited_for = native.load_graph_call, threading.Event()
+
+    def slow(**keywords: Any) -> Any:
+        assert is_waited_for.wait(60)
+        return load(**keywords)
+
+    class Waiting(Patience):
+        def wait(self, done: threading.Event, patience_s: float) -> None:
+            is_waited_for.set()
+            super().wait(done, patience_s)
+
+    monkeypatch.setattr(native, "load_graph_call", slow)
+    monkeypatch.setattr(graph_calls, "Patience", Waiting)
+    calls = GraphCalls(Gate(), Failures())
+    calls.start()
+    graph: Any = types.SimpleNamespace(started=True)
+    call = calls.counted(len, len, CallCounter(), graph, KEY)
+    is_waited_for.set()
+    assert call([1, 2]) == 2 and not isinstance(call, types.FunctionType)
 
 
 def test_where_it_cannot_be_built(
