@@ -102,7 +102,7 @@ def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Know
     least = EVALUATION * shorter.ops / shorter.n
     with_ops = [other for other in near if _ops_seen(other) > least * _gaps_seen(other)]
     looked = _sum(other.looked for other in with_ops)
-    if not looked.n:
+    if not looked.ops:
         return None
     by_chance, certain = (
         [part for part in parts if _have_more(part.seen, least)]
@@ -219,7 +219,7 @@ def _each(known: _Known, wholes: Seen) -> Pooled:
 
 def _found(about: list[About]) -> Pooled:
     found = pooled(about)
-    assert found is not None  # those that are near have ops
+    assert found is not None  # those that were looked at have ops
     return found
 
 

@@ -120,7 +120,7 @@ def _with_each(
     each = pooled(known)
     if each is None:
         return total, variance
-    own = _looked_at(group, name) if group in near else []
+    own = _looked_at(group, name) if any(other is group for other in near) else []
     known_n = sum(about.n for about in known)
     left = max(0.0, n - sum(about.n for about in own))
     of_own, own_variance = each.sum_of(own)
