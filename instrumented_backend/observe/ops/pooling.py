@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.ops.scaled import LOOKED, NEARLY, SLICES_TELL
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,14 @@ class About:
     def variance(self) -> float:
         """Of each, such that their mean is off by as much as both."""
         return self.error**2 + self.n * self.bias**2
+
+
+def looked_at(met: Seen, ended: Seen, name: str = "ops") -> list[About]:
+    """Gaps that had ops when they were first looked at; some of them were seen to their end."""
+    return [
+        About.of(ended, NEARLY, name=name),
+        About.of(met, LOOKED, SLICES_TELL, but=ended, name=name),
+    ]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.pooling import About, pooled
+from instrumented_backend.observe.ops.pooling import About, looked_at, pooled
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
     ENOUGH,
     FAR,
-    LOOKED,
-    NEARLY,
     SLICES_TELL,
     UNLIKE,
     WHOLE,
@@ -116,11 +114,12 @@ def _with_each(
     whole = together([other.random for other in near]).seen
     known = [About.of(whole, WHOLE, name=name)]
     for other in near:
-        known += _looked_at(other, name)
+        known += looked_at(other.met, other.ended, name)
     each = pooled(known)
     if each is None:
         return total, variance
-    own = _looked_at(group, name) if any(other is group for other in near) else []
+    is_near = any(other is group for other in near)
+    own = looked_at(group.met, group.ended, name) if is_near else []
     known_n = sum(about.n for about in known)
     left = max(0.0, n - sum(about.n for about in own))
     of_own, own_variance = each.sum_of(own)
@@ -135,14 +134,6 @@ def _with_each(
     unlike = (UNLIKE_EACH * by_each) ** 2 / known_n
     total += apart * variance / max(1.0, variance + each_variance)
     return total, min(variance, max(each_variance, unlike))
-
-
-def _looked_at(group: Group, name: str) -> list[About]:
-    """Its gaps that had ops when they were first looked at."""
-    return [
-        About.of(group.ended, NEARLY, name=name),
-        About.of(group.met, LOOKED, SLICES_TELL, but=group.ended, name=name),
-    ]
 
 
 def _by_stage(groups: list[Group]) -> dict[tuple[float, float], Seen]:
