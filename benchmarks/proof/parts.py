@@ -30,8 +30,8 @@ def parts(pairs: int) -> list[Cost]:
         ("note of a graph with 15 kernels", note, "us", 200),
         (f"lines of a graph, of {NODES:,} nodes", lines_of_a_graph, "us a node", 100),
         ("line of an eager op that is sampled", line_of_an_op, "us", 10),
-        ("seeing an op", seeing_an_op, "us", 1.5),
-        ("seeing an op, and what is taken off for it: apart by", seeing_an_op_error, "us", 0.3),
+        ("seeing an op of a loop", seeing_an_op, "us", 4),
+        ("ops of a loop by slices of it: off by", seeing_an_op_error, "%", 5),
         (f"parsing {MODULES:,} kernels' modules", parsing, "CPU s", 1.0),
         (f"reading {GRAPHS:,} graphs at the exit, at most {LIMIT_S:g} s", reading, "s", 0.8),
     )

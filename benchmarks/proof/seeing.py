@@ -1,73 +1,127 @@
-"""What it takes to see an op in a window, against what is taken off its gap for that."""
+"""What it takes to see an op, in loops as programs have them, against what is taken off for that.
 
+A slice of a loop, as windows see one: its ops over its time, without what seeing them takes. The
+same loop with no window open tells what that should be.
+"""
+
+import functools
+import itertools
+import operator
 import statistics
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
-GAPS, PER_GAP, TURNS = 40, 80, 9
+SLICE_S, BETWEEN_S, SLICES = 0.004, 0.02, 60
+REGION, ITERATION, END = 2, 3, 4
+
+
+class Seen(NamedTuple):
+    """Of a loop: what seeing an op takes, and how many there are by slices, over how many are."""
+
+    us: float
+    off_by: float
 
 
 def seeing_an_op() -> float:
-    """Microseconds longer with a window than without, on average over ops of several kinds."""
-    return statistics.mean(took for took, _ in _seen())
+    """Microseconds longer with a window than without, on average over loops of several kinds."""
+    return statistics.mean(seen.us for seen in _all_seen())
 
 
 def seeing_an_op_error() -> float:
-    """Microseconds that more or less is taken off, of the op of which it is most."""
-    return max(abs(took - taken_off) for took, taken_off in _seen())
+    """Percent of a loop's ops that slices see too many or too few, of the median loop."""
+    return 100 * statistics.median(abs(seen.off_by) for seen in _all_seen())
 
 
-def _seen() -> list[tuple[float, float]]:
-    """Of each op what it takes, and what is taken off: medians over windows, in turn with none."""
-    import torch
-
+def _all_seen() -> list[Seen]:
     from instrumented_backend.observe.native import build as native
 
-    x, w = torch.ones(8, 8), torch.ones(8, 8)
-    # With no event inside, with two, three, four and seven.
-    ops: tuple[Callable[[], object], ...] = (
-        lambda: torch.sin(x),
-        lambda: x.t(),
-        lambda: x.sum(),
-        lambda: x + 1,
-        lambda: torch.nn.functional.linear(x, w),
-    )
     lib = native.load()
     lib.op_meter_begin(0, 0)
-    found = []
     try:
-        for op in ops:
-            _us_an_op(lib, op, opened=True)  # what is new to the meter
-            turns = [
-                (_us_an_op(lib, op, opened=True), _us_an_op(lib, op, opened=False))
-                for _ in range(TURNS)
-            ]
-            took = statistics.median(seen[0] - unseen[0] for seen, unseen in turns)
-            found.append((took, statistics.median(seen[1] for seen, _ in turns)))
+        return [_seen(lib, iteration) for iteration in _loops()]
     finally:
         lib.op_meter_clear()
-    return found
 
 
-def _us_an_op(lib: Any, op: Callable[[], object], opened: bool) -> tuple[float, float]:
-    """What an op takes, and what is taken off, both in microseconds."""
+def _loops() -> Iterator[Callable[[], object]]:
+    """An iteration each: inference, one small op after another, training, clipping, a loss."""
+    import torch
+    from torch.nn import functional
+
+    width = 16
+    x = torch.randn(8, width)
+    labels = torch.randint(0, width, (8,))
+    model = torch.nn.Sequential(
+        torch.nn.LayerNorm(width), torch.nn.Linear(width, width), torch.nn.GELU()
+    )
+
+    def train() -> None:
+        model(x).square().mean().backward()
+
+    train()
+    yield lambda: model(x).softmax(-1).amax().item()
+    yield lambda: functools.reduce(lambda y, _: y * 1.0001, range(8), x).sum().item()
+    yield train
+    yield lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    yield lambda: functional.cross_entropy(model(x), labels).item()
+
+
+def _seen(lib: Any, iteration: Callable[[], object]) -> Seen:
+    ops = _ops_of(lib, iteration)
+    for _ in itertools.takewhile(_before(BETWEEN_S), itertools.count()):
+        iteration()
+    start_s = time.perf_counter()
+    iteration()
+    times = max(1, int(SLICE_S / (time.perf_counter() - start_s)))
+
+    def loop() -> float:
+        start_s = time.perf_counter()
+        for _ in range(times):
+            iteration()
+        return time.perf_counter() - start_s
+
+    unseen_s, seen_s = [], []
     lib.op_meter_clear()
-    if opened:
-        lib.op_meter_open(False)
-    start = time.perf_counter()
-    for _ in range(GAPS):
-        lib.op_meter_enter(2)
-        lib.op_meter_leave(2)
-        for _ in range(PER_GAP):
-            op()
-    took_s = time.perf_counter() - start
+    lib.op_meter_enter(REGION)
+    lib.op_meter_leave(REGION)
+    for turn in range(2 * SLICES):
+        for _ in itertools.takewhile(_before(BETWEEN_S), itertools.count()):
+            iteration()
+        if turn % 2:
+            lib.op_meter_open(False)
+            seen_s.append(loop())
+            lib.op_meter_close()
+        else:
+            unseen_s.append(loop())
+    lib.op_meter_enter(END)
+    lib.op_meter_leave(END)
+    parts = [part.seen for kind in _kinds(lib) for part in kind.slices]
+    by_slices = sum(part.ops for part in parts) / (1e-9 * sum(part.ns for part in parts))
+    all_ops = ops * times * SLICES
+    longer_s = statistics.median(map(operator.sub, seen_s, unseen_s))
+    return Seen(1e6 * longer_s / (ops * times), by_slices / (all_ops / sum(unseen_s)) - 1)
+
+
+def _before(s: float) -> Callable[[object], bool]:
+    until_s = time.perf_counter() + s
+    return lambda _: time.perf_counter() < until_s
+
+
+def _ops_of(lib: Any, iteration: Callable[[], object]) -> int:
+    """An iteration's own ops, by a window that sees all of it."""
+    lib.op_meter_clear()
+    lib.op_meter_open(False)
+    for region in (ITERATION, END):
+        lib.op_meter_enter(region)
+        lib.op_meter_leave(region)
+        iteration()
     lib.op_meter_close()
-    return 1e6 * took_s / (GAPS * PER_GAP), _taken_off_ns(lib) / 1e3 / (GAPS * PER_GAP)
+    wholes = [part.seen for kind in _kinds(lib) if kind.to == END for part in kind.wholes]
+    return int(sum(part.ops for part in wholes))
 
 
-def _taken_off_ns(lib: Any) -> float:
+def _kinds(lib: Any) -> list[Any]:
     from instrumented_backend.observe.ops.observed import Copied
 
-    kinds = Copied.of(lib).observed([], whole=False, elapsed_ns=0).kinds
-    return float(sum(kind.cost_ns for kind in kinds))
+    return Copied.of(lib).observed([], whole=False, elapsed_ns=0).kinds

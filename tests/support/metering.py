@@ -15,6 +15,7 @@ from instrumented_backend.observe.ops.observed import Copied, Kind, Mark, Observ
 CERTAIN, RANDOM = range(2)
 FIRST_GAP = 4  # as `part` of a cell
 HOUR_NS = 3600 * 10**9
+LEAD_S = 0.4e-3  # that a window leaves out of a gap under way
 _PR_SET_NAME = 15
 
 

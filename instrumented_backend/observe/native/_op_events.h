@@ -477,6 +477,13 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     if (t.seen_by == 0 && !(line != nullptr && line->watched)) {
       return;
     }
+    if (line != nullptr && line->leads_in) {
+      if (t.op_start < line->seen_from) {
+        line->cost_ns += cost_ns;
+        return;
+      }
+      end_lead_in(*line);
+    }
     booking.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
     if (booking.ops == nullptr) {
       return;

@@ -178,8 +178,17 @@ void see_stages(Line& line, int64_t until) {
   line.stages.see(double(std::max<int64_t>(0, from_ns)), double(own_ns_of(line, until) - quiet_ns));
 }
 
+// A slice begins here: what seeing ops has cost before is none of it.
+void end_lead_in(Line& line) {
+  line.seen_cost = line.cost_ns;
+  line.leads_in = false;
+}
+
 // A window ends, or the gap under way does, of which the window has seen a slice.
 void keep_slice(Line& line, int64_t until) {
+  if (line.leads_in) {
+    end_lead_in(line);
+  }
   int64_t ns =
       until - line.seen_from - (apart_of(line) - line.seen_apart) - (line.cost_ns - line.seen_cost);
   if (line.quiet > 0) {

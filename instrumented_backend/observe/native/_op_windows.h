@@ -48,6 +48,9 @@ void open_window(Set set, int64_t until, Whole whole) {
         if (whole == kAllGaps || (whole == kMainGap && line->main)) {
           line->watched = true;
           watching.fetch_add(1, std::memory_order_relaxed);
+        } else {
+          line->seen_from += kLeadNs;
+          line->leads_in = true;
         }
       }
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from metering import CERTAIN, call, gaps, names, place, seen
+from metering import CERTAIN, LEAD_S, call, gaps, names, place, seen
 
 from instrumented_backend.observe.ops.observed import Kind
 
@@ -47,6 +47,7 @@ def begun_with_ops(op_meter: Any, ops: int) -> Kind:
     call(op_meter, 1)
     torch.sin(X)  # it has begun
     op_meter.op_meter_open(False)
+    time.sleep(LEAD_S)
     for _ in range(ops):
         torch.cos(X)
     op_meter.op_meter_close()

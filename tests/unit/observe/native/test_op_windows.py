@@ -11,6 +11,7 @@ import torch
 from metering import (
     CERTAIN,
     HOUR_NS,
+    LEAD_S,
     RANDOM,
     call,
     end_window,
@@ -163,6 +164,7 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
         thread = later(lambda awake=awake: window_by_chance(op_meter, HOUR_NS, 0, awake))
         while seen_random_ns(op_meter) <= before:
             time.sleep(0.001)
+        time.sleep(LEAD_S)
         ops()
         op_meter.op_meter_wake()
         thread.join()
@@ -178,6 +180,25 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
     assert slices.seen.ops2 == 2 * 11**2
     assert slices.seen.n == pytest.approx(1e-9 * slices.seen.ns)
     assert 0 < slices.seen.op_ns <= slices.seen.ns < sum(kind.ns)
+
+
+def test_what_a_slice_begins_with_is_left_out(op_meter: Any) -> None:
+    """Its first ops take longer to see than what is taken off for that."""
+    ops = left_out = 0
+    call(op_meter, 1)
+    while not left_out:
+        start_s = time.monotonic()
+        op_meter.op_meter_open(False)
+        for _ in range(1000):
+            torch.sin(X)
+            ops += 1
+            left_out += time.monotonic() < start_s + LEAD_S
+        op_meter.op_meter_close()
+    time.sleep(LONG_S)
+    call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1)
+    slices = kind.slices[CERTAIN]
+    assert 0 < slices.seen.ops <= ops - left_out
 
 
 def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
