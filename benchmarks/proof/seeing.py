@@ -5,8 +5,6 @@ same loop with no window open tells what that should be.
 """
 
 import functools
-import itertools
-import operator
 import statistics
 import time
 from collections.abc import Callable, Iterator
@@ -69,43 +67,41 @@ def _loops() -> Iterator[Callable[[], object]]:
 
 def _seen(lib: Any, iteration: Callable[[], object]) -> Seen:
     ops = _ops_of(lib, iteration)
-    for _ in itertools.takewhile(_before(BETWEEN_S), itertools.count()):
-        iteration()
-    start_s = time.perf_counter()
-    iteration()
-    times = max(1, int(SLICE_S / (time.perf_counter() - start_s)))
 
-    def loop() -> float:
+    def loop(times: int) -> float:
         start_s = time.perf_counter()
         for _ in range(times):
             iteration()
         return time.perf_counter() - start_s
 
-    unseen_s, seen_s = [], []
-    lib.op_meter_clear()
-    lib.op_meter_enter(REGION)
-    lib.op_meter_leave(REGION)
-    for turn in range(2 * SLICES):
-        for _ in itertools.takewhile(_before(BETWEEN_S), itertools.count()):
-            iteration()
-        if turn % 2:
-            lib.op_meter_open(False)
-            seen_s.append(loop())
-            lib.op_meter_close()
-        else:
-            unseen_s.append(loop())
-    lib.op_meter_enter(END)
-    lib.op_meter_leave(END)
-    parts = [part.seen for kind in _kinds(lib) for part in kind.slices]
-    by_slices = sum(part.ops for part in parts) / (1e-9 * sum(part.ns for part in parts))
-    all_ops = ops * times * SLICES
-    longer_s = statistics.median(map(operator.sub, seen_s, unseen_s))
-    return Seen(1e6 * longer_s / (ops * times), by_slices / (all_ops / sum(unseen_s)) - 1)
+    _go_on(iteration)
+    times = int(SLICE_S / min(loop(1) for _ in range(9)))
+    longer_s, off_by = [], []
+    for _ in range(SLICES):
+        _go_on(iteration)
+        unseen_s = loop(times)
+        lib.op_meter_clear()
+        _region(lib, REGION)
+        _go_on(iteration)
+        lib.op_meter_open(False)
+        longer_s.append(loop(times) - unseen_s)
+        lib.op_meter_close()
+        _region(lib, END)
+        (slice_,) = (kind.slices[0].seen for kind in _kinds(lib) if kind.to == END)
+        off_by.append(slice_.ops / (1e-9 * slice_.ns) / (ops * times / unseen_s) - 1)
+    us = 1e6 * statistics.median(longer_s) / (ops * times)
+    return Seen(us, statistics.median(off_by))
 
 
-def _before(s: float) -> Callable[[object], bool]:
-    until_s = time.perf_counter() + s
-    return lambda _: time.perf_counter() < until_s
+def _go_on(iteration: Callable[[], object]) -> None:
+    until_s = time.perf_counter() + BETWEEN_S
+    while time.perf_counter() < until_s:
+        iteration()
+
+
+def _region(lib: Any, key: int) -> None:
+    lib.op_meter_enter(key)
+    lib.op_meter_leave(key)
 
 
 def _ops_of(lib: Any, iteration: Callable[[], object]) -> int:
@@ -113,8 +109,7 @@ def _ops_of(lib: Any, iteration: Callable[[], object]) -> int:
     lib.op_meter_clear()
     lib.op_meter_open(False)
     for region in (ITERATION, END):
-        lib.op_meter_enter(region)
-        lib.op_meter_leave(region)
+        _region(lib, region)
         iteration()
     lib.op_meter_close()
     wholes = [part.seen for kind in _kinds(lib) if kind.to == END for part in kind.wholes]
