@@ -361,6 +361,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   t.op_start = now_ns();
   t.measured_ns = t.op_start - start;
   t.seen_by = open_now.load();
+  t.lead_end = lead_end.load(std::memory_order_relaxed);
   if (t.op_start >= head_end.load()) {
     t.seen_by = 0;
   }
@@ -414,6 +415,11 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
     // All of it: were gaps with samples longer, they would be of another kind than those without.
     owner->cost_ns += now_ns() - since - (collected_ns.load(std::memory_order_relaxed) - collected);
   }
+}
+
+// Did the op begin before the slice that its window sees of the gap under way.
+bool is_in_lead(const Thread& t, const Line& line) {
+  return !line.watched && t.op_start < t.lead_end && line.gap_start < t.lead_end - kLeadNs;
 }
 
 // What an op of the gap under way belongs to; nullptr if to nothing that is seen.
@@ -477,12 +483,14 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     if (t.seen_by == 0 && !(line != nullptr && line->watched)) {
       return;
     }
-    if (line != nullptr && line->leads_in) {
-      if (t.op_start < line->seen_from) {
+    if (line != nullptr && t.seen_by != 0) {
+      if (is_in_lead(t, *line)) {
         line->cost_ns += cost_ns;
         return;
       }
-      end_lead_in(*line);
+      if (line->leads_in && t.op_start >= line->seen_from) {
+        end_lead_in(*line);
+      }
     }
     booking.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
     if (booking.ops == nullptr) {

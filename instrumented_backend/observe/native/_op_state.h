@@ -520,7 +520,7 @@ struct alignas(kCacheLine) Line {
   int64_t seen_from = 0;     // since when it is seen, if it is
   int64_t seen_apart = 0;    // `apart_ns` at that time
   int64_t seen_cost = 0;     // `cost_ns` at that time
-  bool leads_in = false;     // has nothing begun since that time
+  bool leads_in = false;     // has no op begun since that time
   bool timed = false;        // by the GPU: the last call
   bool in_call = false;
   bool untimed_call = false;       // is it under way since before the window opened
@@ -625,6 +625,7 @@ Set window_set = kCertain;
 uint64_t window = 0;
 std::atomic<uint64_t> ends_with{0};  // the window does, with that gap; 0: with none
 int64_t opened_ns = 0;
+std::atomic<int64_t> lead_end{0};  // of gaps that were under way when the window opened
 
 // What it has seen of threads without marks until then, into the sums of its set. With the mutex.
 void add_loose(const Meter& m, Sums& sums, int64_t until) {
@@ -691,6 +692,7 @@ struct alignas(kCacheLine) Thread {
   uint32_t depth = 0;           // events under way that we saw start
   bool is_compilation = false;  // what is under way as an op
   uint64_t seen_by = 0;         // the window before whose end the op began; 0: none
+  int64_t lead_end = 0;         // of that window
   Work work;
   int64_t op_start = 0;
   int64_t op_collected = 0;  // `collected_ns` when the op under way began

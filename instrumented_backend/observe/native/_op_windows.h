@@ -33,6 +33,7 @@ void open_window(Set set, int64_t until, Whole whole) {
     ++window;
     window_set = set;
     opened_ns = now_ns();
+    lead_end = opened_ns + kLeadNs;
     first_mark = marks_seen;
     head_end = until;
     untimed_calls = 0;
@@ -49,7 +50,7 @@ void open_window(Set set, int64_t until, Whole whole) {
           line->watched = true;
           watching.fetch_add(1, std::memory_order_relaxed);
         } else {
-          line->seen_from += kLeadNs;
+          line->seen_from = lead_end;
           line->leads_in = true;
         }
       }

@@ -4,6 +4,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -24,6 +25,7 @@ from metering import (
     whole_after,
     window_by_chance,
 )
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.scaled import LONG, UNLIKE
@@ -189,7 +191,7 @@ def test_what_a_slice_begins_with_is_left_out(op_meter: Any) -> None:
     while not left_out:
         start_s = time.monotonic()
         op_meter.op_meter_open(False)
-        for _ in range(1000):
+        for _ in range(10_000):
             torch.sin(X)
             ops += 1
             left_out += time.monotonic() < start_s + LEAD_S
@@ -199,6 +201,60 @@ def test_what_a_slice_begins_with_is_left_out(op_meter: Any) -> None:
     (kind,) = kinds_after(seen(op_meter), 1)
     slices = kind.slices[CERTAIN]
     assert 0 < slices.seen.ops <= ops - left_out
+
+
+class Within(TorchDispatchMode):
+    """Runs ``body`` inside each op."""
+
+    def __init__(self, body: Callable[[], object]) -> None:
+        super().__init__()
+        self.body = body
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.body()
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_op_before_a_slice_that_goes_on_after_its_window(op_meter: Any) -> None:
+    """It is left out there, too: the slice's time is without it."""
+    start_s = began_s = 0.0
+
+    def close() -> None:
+        nonlocal began_s
+        began_s = time.monotonic()
+        time.sleep(0.002)
+        op_meter.op_meter_close()
+
+    with Within(close):
+        while not began_s or began_s > start_s + LEAD_S:
+            op_meter.op_meter_clear()
+            call(op_meter, 1)
+            start_s = time.monotonic()
+            op_meter.op_meter_open(False)
+            torch.sin(X)
+    time.sleep(LONG_S)
+    call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1)
+    assert kind.slices[CERTAIN].seen.ns > 0 and kind.slices[CERTAIN].seen.ops == 0
+
+
+def test_an_op_that_ends_before_the_next_windows_slice_begins(op_meter: Any) -> None:
+    def next_window() -> None:
+        time.sleep(0.002)
+        op_meter.op_meter_close()
+        op_meter.op_meter_open(False)
+
+    call(op_meter, 1)
+    op_meter.op_meter_open(False)
+    time.sleep(LEAD_S)
+    with Within(next_window):
+        torch.sin(X)
+    time.sleep(0.002)
+    op_meter.op_meter_close()
+    time.sleep(LONG_S)
+    call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1)
+    assert names(kind.slices[CERTAIN]) == {"aten::sin": 1}
 
 
 def test_a_compilation_does_not_make_a_gap_a_long_one(op_meter: Any) -> None:
