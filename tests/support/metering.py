@@ -15,7 +15,8 @@ from instrumented_backend.observe.ops.observed import Copied, Kind, Mark, Observ
 CERTAIN, RANDOM = range(2)
 FIRST_GAP = 4  # as `part` of a cell
 HOUR_NS = 3600 * 10**9
-LEAD_S = 0.4e-3  # that a window leaves out of a gap under way
+LEAD_NS = 400_000  # that a window leaves out of a gap under way
+LEAD_S = 1e-9 * LEAD_NS
 _PR_SET_NAME = 15
 
 
@@ -123,8 +124,8 @@ def window_by_chance(
     lib.op_meter_window(wait_ns, length_ns, longest_ns, HOUR_NS, 0, awake)
 
 
-def seen_random_ns(lib: Any) -> float:
-    """Without ending the gaps that are under way."""
+def open_ns(lib: Any, chosen: int) -> float:
+    """How long windows of that set have been open; does not end the gaps that are under way."""
     row = native.TimeRow()
     lib.op_meter_times(row)
-    return float(row.loose[RANDOM].ns)
+    return float(row.loose[chosen].ns)

@@ -14,7 +14,7 @@ from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.records import notes
-from instrumented_backend.torch_compat import profilers
+from instrumented_backend.torch_compat import aot, profilers
 
 
 class Starting(Protocol):
@@ -124,8 +124,9 @@ class GraphCalls(Observer):
         if self._native is None:
             call = _in_python(compiled, watched, counter, graph, self._gate)
         else:
+            boxed, before = aot.boxed(compiled) or (None, None)
             call = self._native.GraphCall(
-                compiled, watched, graph, key, self._gate.native, counter.native
+                *(compiled, watched, graph, key, self._gate.native, counter.native, boxed, before)
             )
         return functools.wraps(compiled)(call)
 

@@ -27,6 +27,8 @@ struct GraphCall {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject* compiled;
+  PyObject* boxed;   // what `compiled` calls with one list, and does nothing else; or null
+  PyObject* before;  // what that list begins with
   const Gate* gate;
   int64_t* calls;  // their number, under the interpreter lock
   bool started;    // has `graph` been seen to be
@@ -51,6 +53,23 @@ int has_started(GraphCall* self) {
   return result;
 }
 
+// What `compiled` does, without its frame where it is known to do nothing else.
+PyObject* run(const GraphCall* self, PyObject* const* args, size_t count, PyObject* names) {
+  if (self->boxed == nullptr || names != nullptr) {
+    return PyObject_Vectorcall(self->compiled, args, count, names);
+  }
+  const Py_ssize_t before = PyList_GET_SIZE(self->before), given = PyVectorcall_NARGS(count);
+  PyObject* all = PyList_New(before + given);
+  if (all == nullptr) return nullptr;
+  for (Py_ssize_t i = 0; i < before; ++i) {
+    PyList_SET_ITEM(all, i, Py_NewRef(PyList_GET_ITEM(self->before, i)));
+  }
+  for (Py_ssize_t i = 0; i < given; ++i) PyList_SET_ITEM(all, before + i, Py_NewRef(args[i]));
+  PyObject* result = PyObject_CallOneArg(self->boxed, all);
+  Py_DECREF(all);
+  return result;
+}
+
 PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* names) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
   const int started = self->started ? 1 : has_started(self);
@@ -61,9 +80,9 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t count, PyObject* 
     return PyObject_Vectorcall(self->watched, args, count, names);
   }
   ++*self->calls;
-  if (state == kUnwatched) return PyObject_Vectorcall(self->compiled, args, count, names);
+  if (state == kUnwatched) return run(self, args, count, names);
   gate->enter(self->key);
-  PyObject* result = PyObject_Vectorcall(self->compiled, args, count, names);
+  PyObject* result = run(self, args, count, names);
   gate->leave(self->key);
   return result;
 }
@@ -76,9 +95,10 @@ bool get_buffer(PyObject* source, Py_buffer* buffer, size_t size) {
 }
 
 PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *compiled, *watched, *graph, *gate, *calls;
+  PyObject *compiled, *watched, *graph, *gate, *calls, *boxed, *before;
   long long key;
-  if (!PyArg_ParseTuple(args, "OOOLOO", &compiled, &watched, &graph, &key, &gate, &calls)) {
+  if (!PyArg_ParseTuple(args, "OOOLOOOO", &compiled, &watched, &graph, &key, &gate, &calls, &boxed,
+                        &before)) {
     return nullptr;
   }
   GraphCall* self = reinterpret_cast<GraphCall*>(type->tp_alloc(type, 0));
@@ -92,6 +112,10 @@ PyObject* make(PyTypeObject* type, PyObject* args, PyObject*) {
   self->calls = static_cast<int64_t*>(self->calls_buffer.buf);
   self->vectorcall = call;
   self->compiled = Py_NewRef(compiled);
+  if (PyList_CheckExact(before)) {
+    self->boxed = Py_NewRef(boxed);
+    self->before = Py_NewRef(before);
+  }
   self->watched = Py_NewRef(watched);
   self->graph = Py_NewRef(graph);
   self->key = key;
@@ -102,6 +126,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
   Py_VISIT(Py_TYPE(object));
   Py_VISIT(self->compiled);
+  Py_VISIT(self->boxed);
+  Py_VISIT(self->before);
   Py_VISIT(self->watched);
   Py_VISIT(self->graph);
   Py_VISIT(self->attributes);
@@ -111,6 +137,8 @@ int traverse(PyObject* object, visitproc visit, void* arg) {
 int clear(PyObject* object) {
   GraphCall* self = reinterpret_cast<GraphCall*>(object);
   Py_CLEAR(self->compiled);
+  Py_CLEAR(self->boxed);
+  Py_CLEAR(self->before);
   Py_CLEAR(self->watched);
   Py_CLEAR(self->graph);
   Py_CLEAR(self->attributes);

@@ -12,6 +12,7 @@ import torch
 from metering import (
     CERTAIN,
     HOUR_NS,
+    LEAD_NS,
     LEAD_S,
     RANDOM,
     call,
@@ -20,8 +21,8 @@ from metering import (
     kinds_after,
     later,
     names,
+    open_ns,
     seen,
-    seen_random_ns,
     whole_after,
     window_by_chance,
 )
@@ -162,9 +163,9 @@ def test_a_long_gap_is_seen_in_slices(op_meter: Any) -> None:
 
     for _ in range(2):
         awake = op_meter.op_meter_awake()
-        before = seen_random_ns(op_meter)
+        before = open_ns(op_meter, RANDOM)
         thread = later(lambda awake=awake: window_by_chance(op_meter, HOUR_NS, 0, awake))
-        while seen_random_ns(op_meter) <= before:
+        while open_ns(op_meter, RANDOM) <= before:
             time.sleep(0.001)
         time.sleep(LEAD_S)
         ops()
@@ -189,12 +190,12 @@ def test_what_a_slice_begins_with_is_left_out(op_meter: Any) -> None:
     ops = left_out = 0
     call(op_meter, 1)
     while not left_out:
-        start_s = time.monotonic()
+        before_ns = open_ns(op_meter, CERTAIN)
         op_meter.op_meter_open(False)
         for _ in range(10_000):
             torch.sin(X)
             ops += 1
-            left_out += time.monotonic() < start_s + LEAD_S
+            left_out += open_ns(op_meter, CERTAIN) < before_ns + LEAD_NS
         op_meter.op_meter_close()
     time.sleep(LONG_S)
     call(op_meter, 2)
@@ -217,19 +218,18 @@ class Within(TorchDispatchMode):
 
 def test_an_op_before_a_slice_that_goes_on_after_its_window(op_meter: Any) -> None:
     """It is left out there, too: the slice's time is without it."""
-    start_s = began_s = 0.0
+    began_ns = 0.0
 
     def close() -> None:
-        nonlocal began_s
-        began_s = time.monotonic()
+        nonlocal began_ns
+        began_ns = open_ns(op_meter, CERTAIN)
         time.sleep(0.002)
         op_meter.op_meter_close()
 
     with Within(close):
-        while not began_s or began_s > start_s + LEAD_S:
+        while not 0 < began_ns < LEAD_NS:
             op_meter.op_meter_clear()
             call(op_meter, 1)
-            start_s = time.monotonic()
             op_meter.op_meter_open(False)
             torch.sin(X)
     time.sleep(LONG_S)
@@ -308,7 +308,7 @@ def test_an_op_that_goes_on_after_its_window(op_meter: Any, chosen: int) -> None
     if chosen == CERTAIN:
         op_meter.op_meter_open(False)
     thread = later(window)
-    while chosen == RANDOM and not seen_random_ns(op_meter):
+    while chosen == RANDOM and not open_ns(op_meter, RANDOM):
         time.sleep(0.001)
     time.sleep(0.02)
     run()

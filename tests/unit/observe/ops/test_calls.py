@@ -1,7 +1,9 @@
 """What stands in a compiled function's place: it counts, passes on, and is watched on demand."""
 
 import gc
+import sys
 import threading
+import traceback
 import types
 import weakref
 from collections.abc import Callable
@@ -9,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from aot_function import aot_function
 from waiting import wait_until
 
 from instrumented_backend.observe.failures import Failures
@@ -221,11 +224,40 @@ def test_two_threads_count_exactly(natively: bool) -> None:
     ],
 )
 def test_arguments_that_are_none(change: dict[int, Any], error: str) -> None:
-    arguments = [len, len, object(), KEY, Gate().native, CallCounter().native]
+    arguments = [len, len, object(), KEY, Gate().native, CallCounter().native, None, None]
     for place, value in change.items():
         arguments[place] = value
     with pytest.raises(TypeError, match=error):
         native.load_graph_call().GraphCall(*arguments)
+
+
+def test_aotautograds_function_is_passed_over() -> None:
+    """What it does is done without its frame."""
+    before: list[object] = [1]
+    failed: list[ValueError] = []
+
+    def compiled_fn(args: list[object]) -> object:
+        if not args[1:]:
+            raise ValueError(args)
+        return tuple(args)
+
+    made = Call(True, aot_function(compiled_fn=compiled_fn, params_buffers_flat=before))
+    assert made.call(2, None) == (1, 2, None)
+    before.append("as it is at the call")
+    value = object()
+    references = sys.getrefcount(value)
+    assert made.call(value) == (1, "as it is at the call", value)
+    assert sys.getrefcount(value) == references
+    before[:] = [1]
+    try:
+        made.call()
+    except ValueError as error:
+        failed.append(error)
+    frames = [frame.name for frame in traceback.extract_tb(failed[0].__traceback__)]
+    assert failed[0].args == ([1],) and frames[1:] == ["compiled_fn"]
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        made.call(x=2)
+    assert made.counter.value == 4 and made.seen == []
 
 
 def test_a_graph_waits_for_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,57 @@
+"""AOTAutograd's function round a compiled graph: what it does besides calling it."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from aot_function import aot_function
+
+from instrumented_backend.torch_compat import aot
+
+
+def test_torchs_own() -> None:
+    """What it calls, and with what: the list that it has, as it is when it is called."""
+    before: list[object] = ["a"]
+    function = aot_function(compiled_fn=tuple, params_buffers_flat=before)
+    found = aot.boxed(function)
+    assert found is not None and found[0] is tuple and found[1] is before
+    assert function(1, 2) == ("a", 1, 2)
+
+
+@pytest.mark.parametrize("cells", [{"compiled_fn": None}, {"params_buffers_flat": ("a",)}])
+def test_cells_of_another_kind(cells: dict[str, object]) -> None:
+    found = {"compiled_fn": tuple, "params_buffers_flat": [], **cells}
+    assert aot.boxed(aot_function(**found)) is None
+
+
+def around(compiled_fn: Any, params_buffers_flat: list[Any]) -> Iterator[Callable[..., Any]]:
+    """Functions with the same cells that do something else."""
+
+    def others_first(*args: Any) -> Any:
+        full_args = [*args]
+        full_args.extend(params_buffers_flat)
+        return compiled_fn(full_args)
+
+    def twice(*args: Any) -> Any:
+        compiled_fn([*params_buffers_flat, *args])
+        return compiled_fn([*params_buffers_flat, *args])
+
+    def another_result(*args: Any) -> Any:
+        return [compiled_fn([*params_buffers_flat, *args])]
+
+    def with_effect(*args: Any) -> Any:
+        print(args)
+        return compiled_fn([*params_buffers_flat, *args])
+
+    def fails(*args: Any) -> Any:
+        return compiled_fn(*params_buffers_flat, *args)
+
+    def takes_a_list(args: list[Any]) -> Any:
+        return compiled_fn([*params_buffers_flat, *args])
+
+    yield from (others_first, twice, another_result, with_effect, fails, takes_a_list)
+
+
+def test_other_functions() -> None:
+    others = [len, lambda *args: args, *around(tuple, [1])]
+    assert [aot.boxed(other) for other in others] == [None] * len(others)
