@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from aot_function import aot_function
+from torch._functorch._aot_autograd.runtime_wrappers import SerializableCompiledFunction
 
 from instrumented_backend.torch_compat import aot
 
@@ -55,3 +56,55 @@ def around(compiled_fn: Any, params_buffers_flat: list[Any]) -> Iterator[Callabl
 def test_other_functions() -> None:
     others = [len, lambda *args: args, *around(tuple, [1])]
     assert [aot.boxed(other) for other in others] == [None] * len(others)
+
+
+def serializable(compiled_fn: Callable[..., Any]) -> SerializableCompiledFunction:
+    return SerializableCompiledFunction(compiled_fn, bytes)
+
+
+def boxed_of(compiled_fn: Callable[..., Any]) -> Callable[..., Any]:
+    found = aot.boxed(aot_function(compiled_fn=compiled_fn, params_buffers_flat=[]))
+    assert found is not None
+    return found[0]
+
+
+def test_what_a_cache_could_keep() -> None:
+    """The object only calls what it has been given, which is called without it."""
+    kept = serializable(tuple)
+    assert boxed_of(kept) is tuple
+    assert aot_function(compiled_fn=kept, params_buffers_flat=["a"])(1) == ("a", 1)
+
+
+def test_objects_of_another_kind() -> None:
+    class Other(SerializableCompiledFunction):
+        def __call__(self, *args: Any, **kwargs: Any) -> Any:
+            return [super().__call__(*args, **kwargs)]
+
+    other = Other(tuple, bytes)
+    assert boxed_of(other) is other
+
+
+def twice(self: Any, *args: Any) -> Any:
+    self.compiled_fn(*args)
+    return self.compiled_fn(*args)
+
+
+def another_result(self: Any, *args: Any) -> Any:
+    return [self.compiled_fn(*args)]
+
+
+def with_effect(self: Any, *args: Any) -> Any:
+    print(args)
+    return self.compiled_fn(*args)
+
+
+def another_list(self: Any, args: list[Any]) -> Any:
+    return self.compiled_fn([*args])
+
+
+@pytest.mark.parametrize("method", [twice, another_result, with_effect, another_list, print])
+def test_an_object_that_does_more(method: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a version of torch that nobody here has seen."""
+    monkeypatch.setattr(SerializableCompiledFunction, "__call__", method)
+    kept = serializable(tuple)
+    assert boxed_of(kept) is kept
