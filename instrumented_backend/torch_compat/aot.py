@@ -1,4 +1,4 @@
-"""AOTAutograd's function round a compiled graph, which takes its arguments one by one."""
+"""AOTAutograd's frames round a compiled graph, which only pass on what it is given."""
 
 import functools
 import inspect
@@ -14,7 +14,7 @@ NAMES = {
     )
 }
 
-# What that function has of others, in the order of its cells, and what it names.
+# What the function there has of others, in the order of its cells, and what it names.
 _CELLS = ("compiled_fn", "params_buffers_flat")
 _NAMES = {"extend", "AssertionError"}
 

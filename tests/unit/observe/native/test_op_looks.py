@@ -54,15 +54,15 @@ def until_looked_at(op_meter: Any) -> None:
         torch.cos(X)
 
 
-def ops_in_slices(op_meter: Any) -> float:
-    return sum(kind.slices[CERTAIN].seen.ops for kind in seen(op_meter).kinds)
-
-
 def total(several: Iterable[native.Seen]) -> native.Seen:
     of_all = native.Seen()
     for each in several:
         of_all.add(each)
     return of_all
+
+
+def ops_in_slices(op_meter: Any) -> float:
+    return total(kind.slices[CERTAIN].seen for kind in seen(op_meter).kinds).ops
 
 
 def number_looked_at(op_meter: Any) -> float:
