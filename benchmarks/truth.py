@@ -11,7 +11,8 @@ forks of one that has imported torch. Its truth comes from elsewhere:
   torch.profiler sees in that part, in another process (`truth_programs/oracle.py`);
 - the ledger: the program's own clocks round what it does and round each graph, torch's own figure
   for compile time; what these cannot tell, by `always`;
-- shares of op time: `always`, which sees each op, beside what was captured in the run itself;
+- shares of op time: `always`, which sees each op, beside what was captured in the run itself; of
+  eager work that lasts for so long, without what seeing it takes (`truth_programs/looking.py`);
 - on a GPU, the captured share of its timeline, and what bounds it: the clock round each graph, or
   torch.profiler's kernels; on ranks, events (`truth_programs/gpu_oracle.py`).
 
@@ -33,11 +34,13 @@ from proof.figures import exit_code, measured, table, write_json
 from proof.spreads import Spreads
 from proof.truth import TRUTH_HEADERS, Row, rows_of
 from proof.truth_run import Run, run_of
-from truth_programs import gpu_oracle, oracle, ranks
+from truth_programs import gpu_oracle, looking, oracle, ranks
 from truth_programs import measured as program
 from truth_programs.catalogue import ALL, ON_CUDA, ON_RANKS, PROGRAMS
+from truth_programs.run import EAGER
 
 MODES = ("auto", "always")  # the first is what a program gets that sets nothing
+ALWAYS = {"INSTRUMENTED_OPS": "always"}
 WARM = 12  # turns of each loop in the run that fills the caches
 
 
@@ -112,6 +115,8 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
                     kernels = _call(gpu_oracle.profiled, name, device, few=few)
                     host = _call(gpu_oracle.clocked, name, device, few=[None])
                     known["gpu"] = {"host": host, "kernels": kernels}
+                if EAGER in known["eager"]:
+                    known["slower"] = _call(looking.slower, name, device, few=[None], **ALWAYS)
                 base.mkdir(parents=True, exist_ok=True)
                 continue
             number = len(found.get(task, ()))
@@ -121,7 +126,7 @@ def _runs(name: str, runs: int, device: str, long: bool, base: Path) -> dict[str
                 old.unlink()
             variables = {"INSTRUMENTED_DIR": str(folder)}
             if task != "auto":
-                variables["INSTRUMENTED_OPS"] = "always"
+                variables |= ALWAYS
             turns = WARM if task == "warm" else None
             _call(program.measured, name, device, long, turns, few=[turns], **variables)
             if task in found:

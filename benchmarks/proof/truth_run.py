@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from truth_programs.run import FIRST
+from truth_programs.run import EAGER, FIRST
 
 from proof.figures import nearest
 
@@ -27,6 +27,8 @@ class Run:
     eager: Counter[str]  # by the oracle
     captured_ops: int
     gpu: dict[str, Any] | None = None  # by `gpu_oracle`, with CUDA
+    # By `looking`: how much longer eager work takes where each of its ops is seen.
+    slower: float = 1.0
 
     @property
     def pct_time(self) -> float | None:
@@ -234,6 +236,7 @@ def run_of(folder: Path, oracle: dict[str, Any]) -> Run:
         eager_of(oracle, parts),
         captured_of(oracle, parts),
         oracle.get("gpu"),
+        oracle.get("slower", 1.0),
     )
 
 
@@ -278,9 +281,9 @@ def _eager_s(run: Run) -> float:
 
 def _times_slower(run: Run, other: Run) -> float:
     """How much longer its eager ops take than the other's: there may be more of them, too."""
-    lasted, others_lasted = run.truth["spent_s"].get("eager"), other.truth["spent_s"].get("eager")
-    if lasted and others_lasted:  # by the clock, however fast it is
-        return float(lasted / others_lasted)
+    lasted, others_lasted = run.truth["spent_s"].get(EAGER), other.truth["spent_s"].get(EAGER)
+    if lasted and others_lasted:  # by the clock, however fast it is; less of the other's is ops
+        return float(lasted / (others_lasted / other.slower))
     ours, others = run.call_means_us(), other.call_means_us()
     both = {key: mean for key, mean in ours.items() if others.get(key)}
     # Each graph's calls weigh as much as they take.

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from torch import Tensor, nn
 
+EAGER = "eager"  # a part of a stretch that lasts for so long, and what is spent in it
 FIRST = 4  # times of a part that may differ from later ones: warm-up is over then
 T = TypeVar("T")
 # Called with a part's name and how often it has run before; to be entered while it runs.

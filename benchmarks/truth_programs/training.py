@@ -17,7 +17,7 @@ from truth_programs.models import (
     loss_of,
     plain_sgd,
 )
-from truth_programs.run import Run
+from truth_programs.run import EAGER, Run
 
 
 def _train(
@@ -218,7 +218,7 @@ def eager_before(run: Run) -> None:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     compiled = run.compile(model)
     for _ in run.stretch(4):
-        with run.part("eager"), run.spent("eager"):
+        with run.part(EAGER), run.spent(EAGER):
             eager_work(x)
     for _ in run.stretch(4):
         with run.part("step"):
@@ -240,7 +240,7 @@ def eager_between(run: Run) -> None:
                 run.backward(loss_of(run.call(compiled, next(inputs))))
                 plain_sgd(model, state)
         for _ in run.stretch(0.5):
-            with run.part("eager"), run.spent("eager"):
+            with run.part(EAGER), run.spent(EAGER):
                 eager_work(x)
 
 

@@ -10,6 +10,7 @@ from proof.spreads import Spreads
 from proof.truth import Row, row_of
 from proof.truth_run import EagerTimes, Run
 from truth_programs import oracle
+from truth_programs.looking import Turns
 from truth_programs.run import FIRST
 from truth_programs.run import Run as ProgramsRun
 
@@ -116,6 +117,46 @@ def test_eager_work_that_lasts_for_so_long_is_as_long_however_fast() -> None:
     for run, lasted in ((slow, 4.0), (fast, 5.0)):
         run.truth["spent_s"]["eager"] = lasted
     assert EagerTimes([slow]).captured_pct(fast) == pytest.approx(100 * 600 / 1100)
+
+
+def test_what_seeing_ops_takes_of_such_a_stretch_is_no_op() -> None:
+    """A fifth of the 4 s: without it, ops would have had 500 us of them."""
+    seen, unseen = in_calls_of(50), in_calls_of(50)
+    seen.slower = 1.25
+    for run in (seen, unseen):
+        run.truth["spent_s"]["eager"] = 4.0
+    assert EagerTimes([seen]).captured_pct(unseen) == pytest.approx(100 * 600 / 1100)
+
+
+class Looks:
+    """A part that takes 1 ms, and 1.5 ms while ops are seen; after a change, 5 ms for so long."""
+
+    def __init__(self, settling: int) -> None:
+        self.now_s = 0.0
+        self.looks: list[bool] = []
+        self._settling, self._since = settling, 0
+
+    def look(self, on: bool) -> None:
+        self.looks.append(on)
+        self._since = 0
+
+    def work(self) -> None:
+        settles = self._since < self._settling
+        self.now_s += 5e-3 if settles else 1.5e-3 if self.looks and self.looks[-1] else 1e-3
+        self._since += 1
+
+
+def test_turns_that_are_seen_and_unseen_tell_what_seeing_takes() -> None:
+    """Neither a turn's beginning, nor a part's first times, nor other parts are counted."""
+    program = Looks(settling=2)
+    turns = Turns("eager", program.look, clock=lambda: program.now_s)
+    for number in range(1000):
+        with turns.watch("eager", number):
+            program.work()
+        with turns.watch("step", number):
+            program.now_s += 1e-3
+    assert turns.slower() == pytest.approx(1.5)
+    assert program.looks[:4] == [True, False, True, False]
 
 
 def test_an_op_with_a_clock_is_as_long_as_that_says_however_fast_the_host() -> None:
