@@ -45,13 +45,16 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
   }
 }
 
-// A window whose gaps stand for themselves, until `op_meter_finish`. One that chance opened ends.
+// A window whose gaps stand for themselves, until `op_meter_finish`. One that chance opened ends;
+// one that is such a window goes on, and the program's loop is looked for from here.
 void op_meter_open(int32_t whole) {
   std::lock_guard<std::mutex> lock(window_mutex);
   if (head_end != kNever) {
     close_window();
   }
   open_window(kCertain, kNever, Whole(whole));
+  const Booked booked(meter());
+  first_mark = marks_seen;
 }
 
 // The main thread's program is over. What is left, such as torch's own end, is another gap, and

@@ -655,7 +655,7 @@ Set set_of(uint64_t seen_by) { return Set(seen_by % kSets); }
 // What windows cost: the callback's calls; those of them that are ops, and the time that these took
 // us; samples taken, and the CPU time that they took; how often a thread was silenced; how long
 // windows were open. And how much of a program's loop has been seen: marks so far, the one at which
-// a kind of gap was new, and the one at which the window opened.
+// a kind of gap was new, and the one since which the loop is looked for.
 struct Work {
   uint64_t events = 0, ops = 0, op_ns = 0, samples = 0, sample_ns = 0, silences = 0, open_ns = 0;
   uint64_t marks = 0, novel = 0, first = 0;

@@ -34,7 +34,6 @@ void open_window(Set set, int64_t until, Whole whole) {
     window_set = set;
     opened_ns = now_ns();
     lead_end = opened_ns + kLeadNs;
-    first_mark = marks_seen;
     head_end = until;
     untimed_calls = 0;
     for (Line* line : m.lines) {

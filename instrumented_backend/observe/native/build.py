@@ -147,7 +147,7 @@ class Work(ctypes.Structure):
     ``silences``, how often a thread's events were switched off for the rest of an op or region;
     ``open_ns``, how long windows were open.
     ``marks`` have passed so far; ``novel`` had when a kind of gap was new, ``first`` when the
-    window opened.
+    program's loop began to be looked for.
     """
 
     _fields_: ClassVar = _fields(

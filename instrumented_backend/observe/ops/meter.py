@@ -359,11 +359,9 @@ class OpMeter(Observer):
         if lib is None or self._paused or self._stopped or self._is_asleep:
             return
         spent_s, most_s = work.spent_s(self._work_done()), 2 * self._affordable_s()
-        if self._windows and spent_s > most_s:
-            if not own_s:
-                return
-            most_s = spent_s + own_s
-        self._most_s = most_s
+        if self._windows and spent_s > most_s and not own_s:
+            return
+        self._most_s = max(most_s, spent_s + own_s)
         is_first = not (self._windows or self._is_late)
         self._spent_before_s = self._spent_before_s if self._is_warm_up else spent_s
         lib.op_meter_open(ALL_GAPS if is_first else MAIN_GAP if from_here else NO_GAP)

@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.scaled import LONG, UNLIKE
+from instrumented_backend.observe.ops.work import done
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
@@ -64,6 +65,19 @@ def test_what_went_into_seeing_ops_is_known_of_their_gaps(op_meter: Any) -> None
     for region in (2, 3):
         (kind,) = kinds_after(found, region)
         assert 0 < kind.cost_ns <= sum(kind.ns)
+
+
+def test_a_window_that_is_to_open_again_looks_for_the_loop_again(op_meter: Any) -> None:
+    op_meter.op_meter_open(False)
+    first = done(op_meter).first
+    for _ in range(3):
+        call(op_meter, 1)
+    assert done(op_meter).first == first
+    op_meter.op_meter_open(False)
+    assert done(op_meter).first == done(op_meter).marks == first + 3
+    torch.sin(X)
+    call(op_meter, 1)
+    assert sum(names(*kind.wholes)["aten::sin"] for kind in kinds_after(seen(op_meter), 1)) == 1
 
 
 def test_a_window_that_takes_the_gap_under_way_for_a_whole_one(op_meter: Any) -> None:

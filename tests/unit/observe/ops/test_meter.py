@@ -288,3 +288,22 @@ def test_it_was_late_but_not_later_than_the_program(
     made.begin()
     assert made._is_whole and made._early.before == Before()
     assert lib.begun[-1] == (6000, 0)
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "most_s"),
+    [
+        (0.0, 0.04),
+        (0.0399, 0.0419),  # hardly anything is left, and a compilation's own share is more
+        (0.05, 0.052),
+    ],
+)
+def test_what_a_window_after_a_compilation_may_cost(
+    spent_s: float, most_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = OpMeter("always", Failures(), False, Gate())
+    made._lib, made._windows = Beginning(), 1
+    work = native.Work(op_ns=round(1e9 * spent_s))
+    monkeypatch.setattr(made, "_work_done", lambda: work)
+    made._warm_up(own_s=0.002)
+    assert made._is_warm_up and made._most_s == pytest.approx(most_s)
