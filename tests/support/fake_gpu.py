@@ -8,6 +8,8 @@ from typing import Any
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.compiler import compile_shared
 
+KEY, OTHER = 1, 2  # of two regions that are on it
+MANY_SPANS = 1024  # in one window, after which one call in 32 is timed
 _SOURCE = Path(__file__).with_name("fake_gpu.cpp")
 
 

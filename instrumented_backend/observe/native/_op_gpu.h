@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kNotReady = 600;  // cudaErrorNotReady
 constexpr int kRelaxed = 2;     // cudaStreamCaptureModeRelaxed: a query breaks nobody's capture
-constexpr int kMaxDevices = 64;
 constexpr size_t kEventsMade = 32, kMaxEventsMade = 4096;  // at once; in all, of a device
 constexpr size_t kMaxOpCells = 16384;
 constexpr int kPolled = 4;  // events that are looked at beside recording one
@@ -86,7 +85,7 @@ struct Spell {
 struct GpuTimeRow {
   int64_t device;
   // While every call under way was timed, and none was its graph's first: `n` of all calls, `ops`
-  // with those at once counted once.
+  // with those at once counted once, and `op_ns` how much longer that is than by the host's clock.
   Seen at_once[kSets] = {};
   double seen_ns[kSets] = {};    // between events
   double behind_ns[kSets] = {};  // of it, while the GPU was behind the host
@@ -98,6 +97,7 @@ struct GpuTimeRow {
   // it, and the host.
   double work_ns[kSets] = {};
   double asking_ns[kSets] = {};
+  double more_ns = 0;  // of the whole run, by the host: `AtOnce`
 };
 
 struct GpuCallRow {
@@ -257,6 +257,42 @@ void place_marks(Spell& spell) {
   }
 }
 
+// Of the time in which every call under way was timed, and none was its graph's first: what calls
+// took on the host, those at once counted once, in parts of what they took in all.
+double once_by_host(const std::vector<GpuMark>& marks) {
+  struct Moment {
+    int64_t ns;
+    int by;  // 1: a call begins; -1: it ends
+    bool has_all, is_first;
+  };
+  std::unordered_map<uint64_t, const GpuMark*> begins;
+  std::vector<Moment> moments;
+  for (const GpuMark& mark : marks) {
+    if (mark.begins && mark.key != 0) {
+      begins[mark.span] = &mark;
+    } else if (const auto found = begins.find(mark.span); found != begins.end()) {
+      const GpuMark& begin = *found->second;
+      moments.push_back({mark.host_ns - mark.own_ns, 1, begin.has_all, begin.is_first});
+      moments.push_back({mark.host_ns, -1, mark.has_all, begin.is_first});
+    }
+  }
+  std::sort(moments.begin(), moments.end(),
+            [](const Moment& a, const Moment& b) { return a.ns < b.ns; });
+  int calls = 0, firsts = 0;
+  double once_ns = 0, all_ns = 0;
+  const Moment* before = nullptr;
+  for (const Moment& moment : moments) {
+    if (before != nullptr && before->has_all && moment.has_all && calls > 0 && firsts == 0) {
+      once_ns += double(moment.ns - before->ns);
+      all_ns += calls * double(moment.ns - before->ns);
+    }
+    before = &moment;
+    calls += moment.by;
+    firsts += moment.is_first ? moment.by : 0;
+  }
+  return all_ns > 0 ? once_ns / all_ns : 1;
+}
+
 // All events of a spell are there: what they tell goes into the sums. With the mutex.
 void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   place_marks(spell);
@@ -336,7 +372,8 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
     }
   }
   if (captured_ns > 0) {
-    d.at_once[set].add(draw, captured_ns, union_ns, union_ns, 0);
+    const double longer_ns = union_ns - once_by_host(marks) * captured_ns;
+    d.at_once[set].add(draw, captured_ns, union_ns, union_ns, longer_ns);
   }
 }
 
@@ -567,9 +604,10 @@ void clear_gpu() {
   g.ops.clear();
 }
 
-// Forgets the GPUs, too: in a forked child the parent's cannot be used.
-void forget_gpus() {
+// Forgets the GPUs, too: in a forked child the parent's cannot be used. With the meter's mutex.
+void forget_gpus(Meter& m) {
   clear_gpu();
+  m.gpus.clear();
   Gpu& g = gpu();
   g.active = false;
   g.error = 0;
@@ -585,11 +623,17 @@ extern "C" {
 
 // From here on, events are recorded for that region's calls, which are on that device.
 void op_meter_gpu(int64_t key, int32_t device, const GpuFunctions* functions) {
+  Meter& m = meter();
   Gpu& g = gpu();
+  std::lock_guard<Mutex> meter_lock(m.mutex);
   std::lock_guard<std::mutex> lock(g.mutex);
   if (device < 0 || device >= kMaxDevices || g.error != 0) {
     return;
   }
+  if (size_t(key) >= m.gpus.size()) {
+    m.gpus.resize(key + 1, -1);
+  }
+  m.gpus[key] = device;
   if (size_t(key) >= g.calls.size()) {
     g.calls.resize(key + 1);
   }
@@ -601,7 +645,11 @@ void op_meter_gpu(int64_t key, int32_t device, const GpuFunctions* functions) {
   }
 }
 
-void op_meter_gpu_forget() { forget_gpus(); }
+void op_meter_gpu_forget() {
+  Meter& m = meter();
+  const std::lock_guard<Mutex> lock(m.mutex);
+  forget_gpus(m);
+}
 
 // CUDA's error after which nothing was recorded any more; 0: none.
 int32_t op_meter_gpu_error() {

@@ -340,12 +340,29 @@ void begin_gap(Line& line, Mark* mark, int64_t now) {
   begin_gap_at(line, position_after(meter(), line, mark), now);
 }
 
+// A call of a region begins, or ends.
+void count_at_once(Meter& m, int64_t key, int64_t by, int64_t now) {
+  const int32_t device = size_t(key) < m.gpus.size() ? m.gpus[key] : -1;
+  if (device >= 0) {
+    m.at_once[device].change(by, now);
+  }
+}
+
+// A call of a graph begins, which the GPU times or not. What `end_gap` returns.
+bool book_begin(Meter& m, Line& line, int64_t key, bool timed, int64_t now) {
+  line.timed = timed;
+  line.in_call = true;
+  count_at_once(m, key, 1, now);
+  return end_gap(line, key, now);
+}
+
 // A call of a graph has ended, after `ns`, and a gap begins.
 void book_call(Meter& m, Line& line, int64_t key, int64_t ns, int64_t now) {
   Region& region = region_of(m, key);
   region.calls += 1;
   region.ns += ns;
   region.longest_ns = std::max(region.longest_ns, ns);
+  count_at_once(m, key, -1, now);
   line.spent.captured_ns += ns;
   line.graph = key;
   line.in_call = false;
@@ -355,24 +372,45 @@ void book_call(Meter& m, Line& line, int64_t key, int64_t ns, int64_t now) {
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
 }
 
-// Books what its thread has noted, which comes before all else that is to be booked there.
-void book_notes(Line& line) {
-  Meter& m = meter();
+// Books what its thread has noted until a moment.
+void book_notes_until(Meter& m, Line& line, int64_t until) {
   Notes::Note note;
-  while (line.notes->take(note)) {
+  while (line.notes->take_until(until, note)) {
     if (note.ns < 0) {
-      line.timed = false;
-      line.in_call = true;
-      end_gap(line, note.key, note.at_ns);
+      book_begin(m, line, note.key, false, note.at_ns);
     } else {
       book_call(m, line, note.key, note.ns, note.at_ns);
     }
   }
 }
 
+// Books what all threads have noted, in the order in which it was: so calls at once are told.
 void book_all_notes(Meter& m) {
-  for (Line* line : m.lines) {
-    book_notes(*line);
+  while (true) {
+    Line* earliest = nullptr;
+    int64_t at = kNever, until = kNever;  // of the earliest, and of the next
+    for (Line* line : m.lines) {
+      const int64_t noted = line->notes->next_ns();
+      until = std::min(until, std::max(at, noted));
+      if (noted < at) {
+        earliest = line;
+        at = noted;
+      }
+    }
+    if (earliest == nullptr) {
+      return;
+    }
+    book_notes_until(m, *earliest, until);
+  }
+}
+
+// Books what its thread has noted, which comes before all else that is to be booked there.
+void book_notes(Line& line) {
+  Meter& m = meter();
+  if (m.gpus.empty() || m.lines.size() == 1) {
+    book_notes_until(m, line, kNever);
+  } else {
+    book_all_notes(m);
   }
 }
 

@@ -145,10 +145,8 @@ void op_meter_enter(int64_t key) {
     std::lock_guard<Mutex> lock(m.mutex);
     Line& line = *line_for_mark(t);
     line.cost_ns += cost_ns;
-    line.timed = t.call.number != 0;
-    line.in_call = true;
     t.region_start = now_ns();
-    last = end_gap(line, key, t.region_start);
+    last = book_begin(m, line, key, t.call.number != 0, t.region_start);
   }
   if (last) {
     close_ended_window();
@@ -275,6 +273,9 @@ void op_meter_clear() {
   clear_loose(m);
   m.lost = 0;
   m.others_before = Spent();
+  for (AtOnce& at_once : m.at_once) {
+    at_once.more_ns = 0;
+  }
   ++m.clears;
   clear_gpu();
   const int64_t now = now_ns();
@@ -315,7 +316,8 @@ void op_meter_after_fork() {
   m.lines.clear();  // those of other threads are lost, and so is this one's, if another was main
   m.main = nullptr;
   last_line = nullptr;
-  forget_gpus();
+  m.at_once = {};
+  forget_gpus(m);
   op_meter_clear();
 }
 

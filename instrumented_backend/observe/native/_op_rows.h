@@ -263,6 +263,7 @@ void op_meter_times(TimeRow* out) {
 void op_meter_gpu_settle() { poll_all(true); }
 
 int64_t op_meter_gpu_times(GpuTimeRow* out, int64_t capacity) {
+  const Booked booked(meter());
   Gpu& g = gpu();
   std::lock_guard<std::mutex> lock(g.mutex);
   Output<GpuTimeRow> output{out, capacity};
@@ -271,6 +272,7 @@ int64_t op_meter_gpu_times(GpuTimeRow* out, int64_t capacity) {
     if (d.used) {
       GpuTimeRow row = d.times;
       row.device = i;
+      row.more_ns = double(meter().at_once[i].more_ns);
       for (int set = 0; set < kSets; ++set) {
         d.at_once[set].close();
         row.at_once[set] = d.at_once[set].seen;

@@ -387,6 +387,20 @@ struct Region {
   int64_t calls = 0, nested = 0, ns = 0, longest_ns = 0;
 };
 
+constexpr int kMaxDevices = 64;
+
+// Calls on one GPU, on several threads: how many are under way, since when, and what all took
+// together beyond the time in which any was.
+struct AtOnce {
+  int64_t calls = 0, since = 0, more_ns = 0;
+
+  void change(int64_t by, int64_t now) {
+    more_ns += calls > 1 ? (calls - 1) * std::max<int64_t>(0, now - since) : 0;
+    since = std::max(since, now);
+    calls = std::max<int64_t>(0, calls + by);
+  }
+};
+
 // What a thread's time went to, gaps apart.
 struct Spent {
   int64_t captured_ns = 0, compile_ns = 0;
@@ -417,10 +431,15 @@ class Notes {
     const uint32_t count = written_.load(std::memory_order_acquire);
     return count == 0 ? 0 : __atomic_load_n(&notes_[(count - 1) % kMost].at_ns, __ATOMIC_RELAXED);
   }
-  // With the meter's mutex. False where there is no more.
-  bool take(Note& note) {
+  // With the meter's mutex. When the next one was that is not booked; `kNever` where there is none.
+  int64_t next_ns() const {
     const uint32_t at = booked_.load(std::memory_order_relaxed);
-    if (at == written_.load(std::memory_order_acquire)) {
+    return at == written_.load(std::memory_order_acquire) ? kNever : notes_[at % kMost].at_ns;
+  }
+  // With the meter's mutex. False where there is no more until that moment.
+  bool take_until(int64_t until, Note& note) {
+    const uint32_t at = booked_.load(std::memory_order_relaxed);
+    if (at == written_.load(std::memory_order_acquire) || notes_[at % kMost].at_ns > until) {
       return false;
     }
     note = notes_[at % kMost];
@@ -578,6 +597,9 @@ struct alignas(kCacheLine) Meter {
   std::vector<Line*> lines;
   std::vector<Line*> unused;  // of threads that are no more
   Spent others_before;        // of threads that are no more
+
+  std::vector<int32_t> gpus;  // by region: its device, -1 where it has none
+  std::array<AtOnce, kMaxDevices> at_once;
 
   // Called for a sampled op: its name. The number of its line; -1 where Ctrl-C came meanwhile:
   // Python would lose the exception of a callback.

@@ -180,10 +180,14 @@ class GpuTimeRow(ctypes.Structure):
 
     ``at_once`` is of the time in which every call under way was timed, and none was its graph's
     first: ``n`` of all calls, ``ops`` with those at once, on several streams or threads, counted
-    once. ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host;
-    ``gap_ns`` between calls, ``idle_ns`` of it before the host's first op. At the ``ends`` of calls
-    the GPU was ``late_ns`` behind the host, in all. Calls and ops at whose begin and end it was
-    behind took it ``work_ns``, and the host ``asking_ns``.
+    once, and ``op_ns`` how much longer that is than where the same share is at once as on the host.
+    ``seen_ns`` is between events, ``behind_ns`` of it while the GPU was behind the host; ``gap_ns``
+    between calls, ``idle_ns`` of it before the host's first op. At the ``ends`` of calls the GPU
+    was ``late_ns`` behind the host, in all. Calls and ops at whose begin and end it was behind took
+    it ``work_ns``, and the host ``asking_ns``.
+
+    ``more_ns`` is of the whole run: what calls took on the host, beyond the time in which any was
+    under way.
     """
 
     _fields_: ClassVar = [
@@ -194,6 +198,7 @@ class GpuTimeRow(ctypes.Structure):
             *("seen_ns", "behind_ns", "gap_ns", "idle_ns"),
             *("ends", "late_ns", "work_ns", "asking_ns"),
         ),
+        ("more_ns", ctypes.c_double),
     ]
 
 

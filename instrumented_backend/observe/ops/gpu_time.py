@@ -1,7 +1,7 @@
 """GPUs' time over the whole run, by what windows saw of their calls."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,9 @@ ENOUGH_NS = 2e7  # that random windows saw of a GPU, to tell what it is bound by
 # Of a GPU's time in calls that were not seen: windows make the host slower, between calls more than
 # in them, and by that the GPU's clock at each call's ends moves.
 SEEING = 0.04
-LIKE_HOST = 0.05  # of the GPU's time: what that may differ from the host's to be taken for it
+# What the GPU's time in calls, or the share of those at once, may differ from the host's, in parts
+# of it, and be taken for it.
+LIKE_HOST = 0.05
 
 
 @dataclass
@@ -102,7 +104,7 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
         first_ns = sum(max(0.0, row.first_ns) for row in rows)
         certain_ns = sum(row.seen[CERTAIN].op_ns for row in rows)
         others_ns = sum(part.ns for part in known.values()) + unseen_ns - certain_ns - first_ns
-        known_overlap, overlap, its_error = _overlaps(times)
+        known_overlap, overlap, its_error = _overlaps(times, rows, regions)
         its_error = math.hypot(its_error, SEEING * overlap / SPREAD)
         found.append(
             GpuEstimate(
@@ -123,27 +125,48 @@ def gpu_estimates(seen: GpuSeen, regions: Mapping[int, RegionRow]) -> list[GpuEs
     return found
 
 
-def _overlaps(times: GpuTimeRow) -> tuple[float, float, float]:
+def _overlaps(
+    times: GpuTimeRow, rows: Sequence[GpuCallRow], regions: Mapping[int, RegionRow]
+) -> tuple[float, float, float]:
     """Calls at once, on several streams or threads, are one piece of the timeline: of how much.
 
     Of the calls of certain windows, and of the others, with the standard error of that. Graphs'
     first calls, which take long, have none beside them.
+
+    As in `call_time`: as many of the others were at once as of those that chance saw; or as on the
+    host, where that is known of all, and the mean difference between the two.
     """
     certain, random = times.at_once
     others = random if random.n else certain
     known = certain if certain.n else random
-    return (
-        _ratio(known.ops, known.n, 1.0),
-        _ratio(others.ops, others.n, 1.0),
-        _overlap_error(others),
-    )
+    of_known, by_mean = _ratio(known.ops, known.n, 1.0), _ratio(others.ops, others.n, 1.0)
+    if not others.n:
+        return of_known, by_mean, 0.0
+    differs = others.op_ns / others.n
+    by_host = min(1.0, max(0.0, _overlap_on_host(times, rows, regions) + differs))
+    if others.windows < 2:  # nothing tells of other windows, but how far the two are apart
+        is_like_host = abs(differs) < LIKE_HOST
+        error = max(abs(by_host - by_mean), abs(differs)) / SPREAD
+        return of_known, by_host if is_like_host else by_mean, error
+    error, host_error = (_overlap_error(others, name) for name in ("ops", "op_ns"))
+    overlap, error = min((by_mean, error), (by_host, host_error), key=lambda found: found[1])
+    return of_known, overlap, error
 
 
-def _overlap_error(seen: Seen) -> float:
-    """One window tells nothing of others: two standard errors are all that is at once in it."""
-    if seen.windows < 2:
-        return (1 - _ratio(seen.ops, seen.n, 1.0)) / SPREAD
-    return float(math.sqrt(variance_of_windows(seen, "ops", 1.0)) / seen.n)
+def _overlap_on_host(
+    times: GpuTimeRow, rows: Sequence[GpuCallRow], regions: Mapping[int, RegionRow]
+) -> float:
+    """The same of all calls that no certain window saw, by the host's clock."""
+    certain = times.at_once[CERTAIN]
+    certain_ns = sum(row.host_ns[CERTAIN] for row in rows)
+    others_ns = sum(regions[row.key].ns - row.first_host_ns for row in rows) - certain_ns
+    of_certain = _ratio(certain.ops - certain.op_ns, certain.n, 1.0)
+    more_ns = times.more_ns - (1 - of_certain) * certain_ns
+    return 1 - _ratio(max(0.0, more_ns), others_ns, 0.0)
+
+
+def _overlap_error(seen: Seen, name: str) -> float:
+    return float(math.sqrt(variance_of_windows(seen, name, 1.0)) / seen.n)
 
 
 def _share(part: Any, whole: Any, chosen: int | None, most: float = 1.0) -> float | None:

@@ -1,62 +1,17 @@
 """The events that the op meter's native part records on GPUs, with one that is not there."""
 
 import os
-import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
-import fake_gpu
 import pytest
 import torch
-from fake_gpu import FakeGpu
-from metering import CERTAIN, RANDOM, call, end_window, finish, later, window_by_chance
+from fake_gpu import KEY, MANY_SPANS, OTHER, FakeGpu
+from gpu_metering import catch_up, first_ms, ms_of, seen
+from metering import CERTAIN, RANDOM, call, end_window, later, window_by_chance
 from waiting import wait_until
 
-from instrumented_backend.observe.ops.gpu_seen import GpuSeen
-from instrumented_backend.observe.ops.observed import Copied
-
 X = torch.ones(2)
-KEY, OTHER = 1, 2
-MANY_SPANS = 1024  # in one window, after which one call in 32 is timed
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return fake_gpu.build(tmp_path_factory.mktemp("fake-gpu"))
-
-
-@pytest.fixture
-def gpu(op_meter: Any, library: Any) -> Iterator[FakeGpu]:
-    fake = FakeGpu(library)
-    for key in (KEY, OTHER):
-        op_meter.op_meter_gpu(key, 0, fake.functions)
-    yield fake
-    op_meter.op_meter_close()
-    op_meter.op_meter_clear()
-    op_meter.op_meter_gpu_forget()
-
-
-def seen(lib: Any) -> GpuSeen:
-    return Copied.of(lib).gpu
-
-
-def ms_of(found: GpuSeen, key: int, chosen: int = CERTAIN) -> tuple[float, float]:
-    """How many calls were seen, the very first apart, and how long the GPU took for them."""
-    (row,) = [row for row in found.calls if row.key == key]
-    return row.seen[chosen].n, row.seen[chosen].op_ns / 1e6
-
-
-def first_ms(found: GpuSeen, key: int) -> float:
-    (row,) = [row for row in found.calls if row.key == key]
-    return float(row.first_ns / 1e6)
-
-
-def catch_up(lib: Any, gpu: FakeGpu) -> None:
-    """How far it is behind is known by when an event was last asked for in vain."""
-    time.sleep(0.001)
-    seen(lib)
-    gpu.synchronize()
 
 
 def test_what_the_gpu_takes_for_calls(op_meter: Any, gpu: FakeGpu) -> None:
@@ -124,21 +79,6 @@ def test_a_gpu_that_waits_for_the_host(op_meter: Any, gpu: FakeGpu) -> None:
     assert times.behind_ns[CERTAIN] < 0.5 * times.seen_ns[CERTAIN]
 
 
-def test_what_recording_takes_is_no_time_of_a_call_at_once_with_others(
-    op_meter: Any, gpu: FakeGpu
-) -> None:
-    """The GPU waits for it: on one thread, what is at once is just what calls take."""
-    op_meter.op_meter_open(False)
-    call(op_meter, KEY)  # the first is apart
-    gpu.be(held_up_ms=5)
-    for _ in range(2):
-        call(op_meter, KEY, lambda: time.sleep(0.01))
-    found = seen(op_meter)
-    count, ms = ms_of(found, KEY)
-    at_once = found.times[0].at_once[CERTAIN]
-    assert count == 2 and at_once.n / 1e6 == at_once.ops / 1e6 == pytest.approx(ms)
-
-
 def test_idle_until_the_first_op(op_meter: Any, gpu: FakeGpu) -> None:
     """Between two calls the GPU is known to be idle until the host asks for something."""
 
@@ -160,66 +100,6 @@ def test_idle_until_the_first_op(op_meter: Any, gpu: FakeGpu) -> None:
     assert idle_ms >= 20 and gap_ms - idle_ms >= 10
     gap_ms, idle_ms = gap(has_op=False)
     assert gap_ms == idle_ms >= 20
-
-
-def test_calls_on_two_streams_at_once_are_one_piece_of_the_timeline(
-    op_meter: Any, gpu: FakeGpu
-) -> None:
-    op_meter.op_meter_open(False)
-    call(op_meter, KEY)  # the first of a kind is apart
-    call(op_meter, OTHER)
-    gpu.hold()
-    for key, stream in ((KEY, 1), (OTHER, 2)):
-        gpu.be(stream=stream)
-        call(op_meter, key, lambda: gpu.work(50))
-    catch_up(op_meter, gpu)
-    (times,) = seen(op_meter).times
-    at_once = times.at_once[CERTAIN]
-    assert at_once.n / 1e6 == pytest.approx(100, abs=0.1)
-    assert at_once.ops / 1e6 == pytest.approx(50, abs=0.1)
-
-
-def test_calls_beside_one_that_is_not_timed_do_not_tell_which_are_at_once(
-    op_meter: Any, gpu: FakeGpu
-) -> None:
-    """It began before the window opened, on another thread."""
-    begun, goes_on = threading.Event(), threading.Event()
-
-    def waits() -> None:
-        begun.set()
-        goes_on.wait()
-
-    other = threading.Thread(target=call, args=(op_meter, OTHER, waits))
-    other.start()
-    begun.wait()
-    op_meter.op_meter_open(False)
-    gpu.hold()
-    call(op_meter, KEY, lambda: gpu.work(20))
-    goes_on.set()
-    finish(other)
-    for _ in range(2):
-        call(op_meter, KEY, lambda: gpu.work(4))
-    catch_up(op_meter, gpu)
-    found = seen(op_meter)
-    assert found.times[0].at_once[CERTAIN].n / 1e6 == pytest.approx(8, abs=0.01)
-    assert first_ms(found, KEY) == pytest.approx(20, abs=0.01)
-
-
-def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
-    op_meter: Any, gpu: FakeGpu
-) -> None:
-    op_meter.op_meter_open(False)
-    gpu.hold()
-    for _ in range(4 * MANY_SPANS):
-        call(op_meter, KEY, lambda: gpu.work(0.25))
-    catch_up(op_meter, gpu)
-    (times,) = seen(op_meter).times
-    # Some are timed after the thousandth, too, and are not in it.
-    calls = times.ends[CERTAIN]
-    assert calls > 1.05 * MANY_SPANS
-    at_once = times.at_once[CERTAIN]
-    assert at_once.n / 1e6 == pytest.approx(0.25 * MANY_SPANS, rel=0.02)
-    assert at_once.ops == pytest.approx(at_once.n)
 
 
 def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:

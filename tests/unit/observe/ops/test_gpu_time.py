@@ -155,12 +155,19 @@ def seen(*calls: GpuCallRow, **times: float) -> GpuSeen:
     return GpuSeen([made], list(calls))
 
 
-def at_once(*windows: tuple[float, float]) -> Seen:
-    """What calls took in each, and those at once counted once, in milliseconds."""
+def at_once(*windows: tuple[float, ...]) -> Seen:
+    """What calls took in each, and those at once counted once, in milliseconds; and, where other
+    than all of it, the latter by the host's clock."""
     found = Seen()
-    for all_ms, ms in windows:
-        n, ops = all_ms * MS, ms * MS
-        found.add(Seen(n=n, ops=ops, windows=1, n2=n * n, ops2=ops * ops, ops_n=ops * n))
+    for all_ms, ms, *by_host in windows:
+        host_ms = by_host[0] if by_host else all_ms
+        n, ops, longer = all_ms * MS, ms * MS, (ms - host_ms) * MS
+        found.add(
+            Seen(
+                *(n, ops, ops, longer, 1.0),
+                *(n * n, ops * ops, ops * n, longer * longer, longer * n),
+            )
+        )
     return found
 
 
@@ -198,7 +205,7 @@ def test_one_window_tells_nothing_of_how_many_calls_are_at_once_in_others() -> N
 
 @pytest.mark.parametrize("chance, others_ms", [(False, 800 * 0.5), (True, 750 * 0.25)])
 def test_first_calls_have_none_beside_them(chance: bool, others_ms: float) -> None:
-    """A second for the first, on its own; then threads call it at once, two by two, or four."""
+    """A second for the first, on its own; then, on streams, two by two at once, or four."""
     windows = [[(10, 10)] * 5] if chance else ()
     made = seen(row([[(10, 10)] * 20], windows, first=(1000, 1000)))
     times = made.times[0]
@@ -208,6 +215,29 @@ def test_first_calls_have_none_beside_them(chance: bool, others_ms: float) -> No
     calls = 1 + 20 + (75 if chance else 80)
     (found,) = gpu_estimates(made, {0: region(calls, 1000 + 10 * (calls - 1))})
     assert found.captured_ns == pytest.approx((1100 + others_ms) * MS)
+
+
+@pytest.mark.parametrize("windows", [[(50, 25, 25)], [(50, 25, 25), (50, 40, 40)]])
+def test_threads_call_at_once_as_the_host_tells(windows: list[tuple[float, ...]]) -> None:
+    """The GPU waits for them. The first is on its own; of 200 ms of certain windows, half is at
+    once with the other half; of the other 750, 450 are with others, of which windows saw less."""
+    made = seen(row([[(10, 10)] * 20], [[(10, 10)] * 5] * 2, first=(1000, 1000)))
+    times = made.times[0]
+    times.at_once[CERTAIN] = at_once((200, 100, 100))
+    times.at_once[RANDOM] = at_once(*windows)
+    times.more_ns = (100 + 450) * MS
+    (found,) = gpu_estimates(made, {0: region(1 + 20 + 75, 1000 + 950)})
+    assert found.captured_ns == pytest.approx((1000 + 100 + 300) * MS)
+
+
+def test_threads_call_at_once_what_a_gpu_that_is_behind_runs_one_by_one() -> None:
+    """The host tells nothing of that; windows do, which don't differ."""
+    made = seen(row(chance=[[(10, 1)] * 5] * 3))
+    made.times[0].at_once[RANDOM] = at_once((50, 50, 20), (50, 50, 45), (50, 50, 30))
+    made.times[0].more_ns = 60 * MS
+    (found,) = gpu_estimates(made, {0: region(100, 100)})
+    assert found.captured_ns == pytest.approx(1000 * MS)
+    assert found.spread_ns == pytest.approx(SEEING * 1000 * MS)
 
 
 def test_shares_of_the_windows() -> None:
