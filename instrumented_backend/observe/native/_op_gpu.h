@@ -85,7 +85,8 @@ struct Spell {
 struct GpuTimeRow {
   int64_t device;
   // While every call under way was timed, and none was its graph's first: `n` of all calls, `ops`
-  // with those at once counted once, and `op_ns` how much longer that is than by the host's clock.
+  // with those at once counted once, and `op_ns` how much longer that is than where the same share
+  // is at once as on the host.
   Seen at_once[kSets] = {};
   double seen_ns[kSets] = {};    // between events
   double behind_ns[kSets] = {};  // of it, while the GPU was behind the host
@@ -257,25 +258,16 @@ void place_marks(Spell& spell) {
   }
 }
 
+// On the host, a call begins (1) or ends (-1).
+struct Moment {
+  int64_t ns;
+  int by;
+  bool has_all, is_first;
+};
+
 // Of the time in which every call under way was timed, and none was its graph's first: what calls
 // took on the host, those at once counted once, in parts of what they took in all.
-double once_by_host(const std::vector<GpuMark>& marks) {
-  struct Moment {
-    int64_t ns;
-    int by;  // 1: a call begins; -1: it ends
-    bool has_all, is_first;
-  };
-  std::unordered_map<uint64_t, const GpuMark*> begins;
-  std::vector<Moment> moments;
-  for (const GpuMark& mark : marks) {
-    if (mark.begins && mark.key != 0) {
-      begins[mark.span] = &mark;
-    } else if (const auto found = begins.find(mark.span); found != begins.end()) {
-      const GpuMark& begin = *found->second;
-      moments.push_back({mark.host_ns - mark.own_ns, 1, begin.has_all, begin.is_first});
-      moments.push_back({mark.host_ns, -1, mark.has_all, begin.is_first});
-    }
-  }
+double once_by_host(std::vector<Moment>& moments) {
   std::sort(moments.begin(), moments.end(),
             [](const Moment& a, const Moment& b) { return a.ns < b.ns; });
   int calls = 0, firsts = 0;
@@ -308,6 +300,7 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
   size_t calls_open = 0, firsts_open = 0;
   const GpuMark* before = nullptr;
   const GpuMark* last_end = nullptr;  // of a call
+  std::vector<Moment> on_host;
   for (GpuMark& mark : marks) {
     if (before != nullptr) {
       const double ns = mark.gpu_ns - before->gpu_ns;
@@ -354,6 +347,8 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
       --calls_open;
       firsts_open -= begin.is_first;
       last_end = &mark;
+      on_host.push_back({mark.host_ns - mark.own_ns, 1, begin.has_all, begin.is_first});
+      on_host.push_back({mark.host_ns, -1, mark.has_all, begin.is_first});
       GpuCalls& calls = g.calls[mark.key];
       if (!std::exchange(calls.called, true) && set == kCertain) {
         calls.first_ns = ns;
@@ -372,7 +367,7 @@ void add_spell(Gpu& g, GpuDevice& d, Spell& spell) {
     }
   }
   if (captured_ns > 0) {
-    const double longer_ns = union_ns - once_by_host(marks) * captured_ns;
+    const double longer_ns = union_ns - once_by_host(on_host) * captured_ns;
     d.at_once[set].add(draw, captured_ns, union_ns, union_ns, longer_ns);
   }
 }
