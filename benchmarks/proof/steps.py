@@ -13,8 +13,8 @@ from proof import child
 from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
-# Of either, in turn: as few as have room for some intervals between windows.
-TURN_STEPS = {"cpu": 10, "cuda": 100}
+# Of either, in turn: in `auto` as few as have room for some intervals between windows.
+TURN_STEPS = {"auto": {"cpu": 10, "cuda": 100}, "always": {"cpu": 2, "cuda": 20}}
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
@@ -40,8 +40,9 @@ def steps(mode: str, device: str, pairs: int) -> list[Cost]:
     """Training steps with ``INSTRUMENTED_OPS=mode``, as ratios to Inductor's.
 
     On CPU 100 steps of GPT-2 with 12 layers of 256, on CUDA 500 of four transformer blocks
-    (`workloads.py`), both taking turns. A whole run starts as a program does, with a window; in
-    ``auto`` a second one has its windows closed, and each of its turns is a pair.
+    (`workloads.py`), both taking turns. A whole run starts as a program does, with a window, which
+    in ``always`` lasts for all of it; in ``auto`` a second one has its windows closed, and each of
+    its turns is a pair.
     """
     rows = child.call(with_us, mode, device, pairs, STEPS[device], INSTRUMENTED_OPS=mode)
     return [Cost(**row) for row in rows]
@@ -60,8 +61,9 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
             step()
     gc.collect()
     gc.freeze()  # a collection of all that was imported is some steps long, and in either's turn
-    seconds = _timer(device, TURN_STEPS[device])
-    number = count // TURN_STEPS[device]
+    turn_steps = TURN_STEPS[mode][device]
+    seconds = _timer(device, turn_steps)
+    number = count // turn_steps
     session = backend._session
     runs, turns = [], []
     with click.progressbar(range(pairs), label=f"{count} steps, {mode}", file=sys.stderr) as bar:
@@ -70,7 +72,8 @@ def with_us(mode: str, device: str, pairs: int, count: int) -> list[Cost]:
                 seconds(step)
             session.reset()  # a window is due
             clock = _MetersClock(session.ops)
-            whole = list(_in_turns(our_step, their_step, seconds, number, clock.stopped))
+            aside = clock.stopped if mode == "auto" else _unseen
+            whole = list(_in_turns(our_step, their_step, seconds, number, aside))
             ours, theirs = map(sum, zip(*whole, strict=True))
             runs.append(ours / theirs)
             observed = backend.report().ops
@@ -103,6 +106,16 @@ def _in_turns(
         with aside():
             their_s = seconds(theirs)
         yield our_s or seconds(ours), their_s
+
+
+@contextmanager
+def _unseen() -> Iterator[None]:
+    """A window stays open, and sees nothing that this thread runs, or the engine for it."""
+    import torch
+
+    torch.autograd._enable_record_function(False)
+    yield
+    torch.autograd._enable_record_function(True)
 
 
 class _MetersClock:

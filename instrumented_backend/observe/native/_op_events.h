@@ -154,7 +154,8 @@ bool is_compilation(const char* name) {
 
 // What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From so
 // many on it makes none on this thread; to switch that off and on again takes as long as seven of
-// them. Only while the callback is the only one: others want to see them.
+// them. A region that has had so many makes none from its next call on. Only while the callback is
+// the only one: others want to see them.
 void silence(Thread& t) {
   if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
     return;

@@ -100,6 +100,7 @@ Position* position_after(Meter& m, Line& line, Mark* mark) {
 Region& region_of(Meter& m, int64_t key) {
   if (size_t(key) >= m.regions.size()) {
     m.regions.resize(key + 1);
+    m.crowded.resize(key + 1);
   }
   return m.regions[key];
 }

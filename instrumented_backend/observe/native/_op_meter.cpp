@@ -139,7 +139,7 @@ void op_meter_enter(int64_t key) {
     flush_work(t);
   }
   Meter& m = meter();
-  bool last;
+  bool last, is_crowded;
   {
     const MarkCost cost(t);
     std::lock_guard<Mutex> lock(m.mutex);
@@ -147,9 +147,13 @@ void op_meter_enter(int64_t key) {
     line.cost_ns += cost_ns;
     t.region_start = now_ns();
     last = book_begin(m, line, key, t.call.number != 0, t.region_start);
+    is_crowded = size_t(key) < m.crowded.size() && m.crowded[key];
   }
   if (last) {
     close_ended_window();
+  }
+  if (is_crowded && t.op_depth == 0) {
+    silence(t);
   }
 }
 
@@ -167,6 +171,7 @@ void op_meter_leave(int64_t key) {
     return;
   }
   Meter& m = meter();
+  const bool was_silenced = t.silenced;
   if (--t.regions == 0 && t.op_depth == 0) {
     t.work.op_ns += t.silenced ? kSilenceCostNs : 0;
     listen_again(t);
@@ -183,6 +188,7 @@ void op_meter_leave(int64_t key) {
     ns = now - t.region_start;
     t.region_in_op += ns;
     book_call(m, *line_for_mark(t), key, ns, now);
+    m.crowded[key] = m.crowded[key] || (was_silenced && t.op_depth == 0);
   }
   if (t.call.number != 0) {
     end_call(t, ns);
@@ -270,6 +276,7 @@ void op_meter_clear() {
   m.by_graph.clear();
   m.by_event.clear();
   m.regions.clear();
+  m.crowded.clear();
   clear_loose(m);
   m.lost = 0;
   m.others_before = Spent();

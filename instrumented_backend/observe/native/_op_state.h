@@ -557,6 +557,7 @@ struct alignas(kCacheLine) Meter {
   Line* main = nullptr;         // the main thread's
   std::vector<Mark*> by_graph;  // where a region has just ended
   std::vector<Region> regions;  // by direction
+  std::vector<bool> crowded;    // by direction: has one of its calls silenced its thread
   std::unordered_set<std::string, std::hash<std::string>, std::equal_to<>> names;
   std::vector<Cell> cells;
   struct Key {

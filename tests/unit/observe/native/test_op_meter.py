@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from programs import RunProgram
 from torch.utils.data import DataLoader
 
 from instrumented_backend.observe.ops.meter import MAIN_GAP
+from instrumented_backend.observe.ops.work import done
 
 S = 10**9
 
@@ -85,6 +87,25 @@ def test_nested_regions(op_meter: Any) -> None:
 def test_a_region_that_was_never_entered(op_meter: Any) -> None:
     op_meter.op_meter_leave(5)
     assert gaps(seen(op_meter)) == {((0,), 0): 1}
+
+
+def test_a_region_with_many_events_makes_none_from_its_next_call_on(op_meter: Any) -> None:
+    def many() -> None:
+        for _ in range(20):
+            torch.neg(X)
+
+    def made(key: int, run: Callable[[], object]) -> int:
+        before = done(op_meter).events
+        call(op_meter, key, run)
+        torch.neg(X)  # heard again
+        return int(done(op_meter).events - before)
+
+    op_meter.op_meter_open(0)
+    first, later, again = (made(1, many) for _ in range(3))
+    few, few_later = (made(2, lambda: torch.neg(X)) for _ in range(2))
+    op_meter.op_meter_close()
+    assert first > later == again == 1
+    assert few == few_later > 1
 
 
 def test_quiet_time_is_in_no_gap_and_no_region(op_meter: Any) -> None:
