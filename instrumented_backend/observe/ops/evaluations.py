@@ -20,10 +20,12 @@ from instrumented_backend.observe.ops.scaled import (
     FEW,
     LOOKED,
     SLICES_TELL,
+    THE_SAME,
     UNLIKE,
     WHOLE,
     Group,
     Scaled,
+    are_the_same,
     by_octave,
     deviation,
     nearest,
@@ -36,7 +38,6 @@ NEAR = 2  # octaves
 EVALUATION = 3.0  # times as many ops as shorter gaps, and not one of these that was held up
 DIFFER = 0.5  # of their mean: gaps with as many ops differ by less, from octave to octave
 TOO_SHORT = 0.4  # times what the ops of one take: a step that was held up
-THE_SAME = 0.001  # numbers of ops
 CLEARLY = 4.0  # times
 LATE = 0.3  # by what part one is off that had no ops when it was first looked at
 
@@ -61,7 +62,7 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
     saw enough, or where those with many ops have not as many each.
     """
     windows = group.random.seen.windows + group.slices[1].seen.windows
-    if group.octave < UNLIKE or windows >= FEW:
+    if group.octave < UNLIKE or windows >= FEW or are_the_same(group):
         return None
     shorter = nearest(
         group.octave, by_octave(other for other in after if other.octave <= group.octave - FAR)
@@ -299,7 +300,8 @@ def _is_slowed(whole: Seen, looked: Seen) -> bool:
     """
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
-    return bool(whole.n and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD))
+    is_same = whole.n >= 2 and deviation(whole) <= THE_SAME
+    return bool(whole.n and not is_same and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD))
 
 
 def _have_more(seen: Seen, ops: float) -> bool:

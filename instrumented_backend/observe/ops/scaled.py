@@ -19,6 +19,7 @@ UNLIKE = 23  # from this octave on, gaps that are so much longer than those seen
 FEW = 8  # windows
 ABOUT = 0.1  # by what part of their mean the ops of gaps may differ that slices tell of
 ALIKE = 0.02  # by what part of their mean the ops of long gaps may differ, and be alike
+THE_SAME = 0.001  # numbers of ops
 # By what part one is off that was seen whole, or nearly to its end, or looked at.
 WHOLE, NEARLY, LOOKED = 0.01, 0.03, 0.15
 SLICES_TELL = 0.08  # by what part all slices together may be wrong
@@ -147,12 +148,21 @@ def deviation(seen: Seen, name: str = "ops") -> float:
     return math.sqrt(max(0.0, squares / seen.n - mean * mean)) / mean if mean else 0.0
 
 
-def are_alike(group: Group) -> bool:
+def are_alike(group: Group, differ: float = ALIKE) -> bool:
     """Were as many ops in each that was seen whole, and were there two or more?"""
     seen = Seen()
     seen.add(group.certain.seen)
     seen.add(group.random.seen)
-    return seen.n >= 2 and deviation(seen) <= ALIKE
+    return seen.n >= 2 and deviation(seen) <= differ
+
+
+def are_the_same(group: Group) -> bool:
+    """Did chance see enough of them whole, and had these the same number of ops?
+
+    Then slices tell nothing more. A loop that lasts for so long goes round more often at one time
+    than at another.
+    """
+    return group.random.seen.n >= ENOUGH and are_alike(group, THE_SAME)
 
 
 def are_bare(group: Group) -> bool:

@@ -65,6 +65,16 @@ def test_one_seen_whole_does_not_tell_of_those_that_have_fewer() -> None:
     assert SPREAD * eager.ops_error < 0.1 * 4 * EACH
 
 
+@pytest.mark.parametrize("n", [2, 7])
+def test_those_that_have_the_same_number_tell_whatever_slices_do(n: int) -> None:
+    """As where they begin and end with small ops, and slices saw the ends."""
+    slices, looked = slices_of(*[(15, 600), (15, 620)] * 3)
+    windows = [(1, 15 * MS, 240, 14 * MS)] * n
+    seen = evaluations(112, 15, 23, slices, looked, by_chance=part(*windows))
+    eager = found_with(seen).eager
+    assert eager.ops == pytest.approx(STEPS + 112 * 240, rel=0.001)
+
+
 def test_of_gaps_that_were_all_looked_at_none_may_be_without() -> None:
     """As sure as slices of them are; not, as where others may be no evaluations at all."""
     slices, looked = slices_of((100, 4000), (120, 4600), (125, 5400))
