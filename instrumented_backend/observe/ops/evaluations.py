@@ -301,7 +301,9 @@ def _is_slowed(whole: Seen, looked: Seen) -> bool:
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
     is_same = whole.n >= 2 and deviation(whole) <= THE_SAME
-    return bool(whole.n and not is_same and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD))
+    return bool(
+        whole.n and not is_same and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD)
+    )
 
 
 def _have_more(seen: Seen, ops: float) -> bool:

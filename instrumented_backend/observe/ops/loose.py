@@ -14,6 +14,9 @@ from instrumented_backend.observe.ops.scaled import FEW, Scaled, together
 from instrumented_backend.observe.ops.spread import SPREAD, variance
 
 AWAKE = 0.05  # of certain windows, at least: the main thread may have compiled all the time
+SLOWEST = 0.5  # of a window, at least, is the program's own
+# By what part such threads are slower in windows, or faster, than what is known to be taken off.
+SLOWER = 0.07
 
 
 def loose(observed: Observed) -> Iterator[Scaled]:
@@ -24,9 +27,29 @@ def loose(observed: Observed) -> Iterator[Scaled]:
     left_ns = 0.0 if observed.whole else max(0.0, observed.elapsed_ns - certain.seen.ns)
     if random.seen.windows >= FEW or not certain.cells:
         if random.cells and left_ns:
-            yield _times(random, left_ns / random.seen.ns)
+            unseen_ns = max(0.0, left_ns - random.seen.ns)
+            yield _times(random, 1 + unseen_ns / _own_ns(observed))
     elif left_ns:
         yield _by_both(observed, left_ns)
+
+
+def _own_ns(observed: Observed) -> float:
+    """Of chance's windows, without what seeing the main thread's ops took there.
+
+    Others wait for it, such as those that load its data, or are held up about as much by being seen
+    themselves.
+    """
+    ops = by_chance = cost_ns = 0.0
+    for kind in observed.kinds:
+        certain, random = (
+            whole.seen.ops + slices.seen.ops
+            for whole, slices in zip(kind.whole, kind.slices, strict=True)
+        )
+        ops += kind.first.seen.ops + certain + random
+        by_chance += random
+        cost_ns += kind.cost_ns * kind.n[0] / sum(kind.n) if kind.n[0] else 0.0
+    window_ns: float = observed.loose[1].seen.ns
+    return max(SLOWEST * window_ns, window_ns - (cost_ns * by_chance / ops if ops else 0.0))
 
 
 def _times(part: Part, factor: float) -> Scaled:
@@ -56,6 +79,8 @@ def _by_both(observed: Observed, left_ns: float) -> Scaled:
 
 
 def _variance(seen: Seen, name: str, factor: float) -> float:
-    """By how far windows differ, and at least as if each op came by chance."""
-    by_chance = (factor * getattr(seen, name)) ** 2 / max(1.0, seen.ops)
-    return max(float(by_chance), variance(seen, name, factor))
+    """By how far windows differ, and at least as if each op came by chance; all are slower."""
+    all_of_it = factor * getattr(seen, name)
+    by_chance = all_of_it**2 / max(1.0, seen.ops)
+    of_windows = (SLOWER * (1 - 1 / factor) * all_of_it / SPREAD) ** 2 if factor > 1 else 0.0
+    return max(float(by_chance), variance(seen, name, factor)) + float(of_windows)

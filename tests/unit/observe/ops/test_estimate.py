@@ -10,6 +10,7 @@ from instrumented_backend.observe.native.build import GpuTimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import SEEING, estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
+from instrumented_backend.observe.ops.loose import SLOWER
 from instrumented_backend.observe.ops.observed import Before, Observed, Part
 from instrumented_backend.observe.ops.spread import SKEW, SPREAD
 
@@ -294,9 +295,21 @@ def test_threads_without_marks() -> None:
     loose = without_marks([(2, 4)], [(0.1, 3)] * 10)
     found = estimate(observed(loose=loose, elapsed_ns=10 * S))
     assert found.eager.ops == pytest.approx(4 + 240) and found.eager.ns == pytest.approx(2440)
-    # Windows are all alike: what is left is chance, the square of 240 by the 30 ops seen.
-    assert found.eager.ops_error == pytest.approx(240 / math.sqrt(30))
+    # Windows are all alike: what is left is chance, the square of 240 by the 30 ops seen; and that
+    # threads are slower in them.
+    slower = SLOWER * 210 / SPREAD
+    assert found.eager.ops_error == pytest.approx(math.hypot(240 / math.sqrt(30), slower))
     assert found.main_ns.ns == 0 and found.other_ns.ns == pytest.approx(2440)
+
+
+def test_threads_without_marks_beside_one_that_windows_slow() -> None:
+    """Of the second that chance's windows lasted, 0.2 s went into seeing the main thread's ops."""
+    loose = without_marks([(2, 4)], [(0.1, 3)] * 10)
+    windows = part((10, 1000, 75, 10)), part((30, 3000, 225, 30))
+    gaps = kind(1000, S, *windows, cost_ns=4 * S // 15)
+    found = estimate(observed(gaps, loose=loose, elapsed_ns=10 * S))
+    others = 4 + 30 + 30 * 7 / 0.8
+    assert found.eager.ops == pytest.approx(1000 * 7.5 + others)
 
 
 def test_threads_without_marks_of_which_chance_saw_little() -> None:
