@@ -3,6 +3,7 @@
 ``python -m instrumented_backend.records.schema`` prints what ``docs/report.schema.json`` holds.
 """
 
+import inspect
 import json
 from typing import Any
 
@@ -17,8 +18,25 @@ def report_schema() -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "title": "The report of instrumented-backend",
-        **msgspec.json.schema(Report),
+        **_normal(msgspec.json.schema(Report)),
     }
+
+
+def _normal(schema: Any) -> Any:
+    """The same for each msgspec: from 0.23 on, it names defaults that are empty, too, and takes the
+    indentation of docstrings away."""
+    if isinstance(schema, list):
+        return [_normal(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    normal = {
+        key: _normal(value)
+        for key, value in schema.items()
+        if not (key == "default" and value in ([], {}))
+    }
+    if isinstance(schema.get("description"), str):
+        normal["description"] = inspect.cleandoc(schema["description"])
+    return normal
 
 
 def text() -> str:
