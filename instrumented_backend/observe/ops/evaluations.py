@@ -20,14 +20,13 @@ from instrumented_backend.observe.ops.scaled import (
     FEW,
     LOOKED,
     SLICES_TELL,
-    THE_SAME,
     UNLIKE,
     WHOLE,
     Group,
     Scaled,
-    are_the_same,
     by_octave,
     deviation,
+    have_the_same,
     nearest,
     times,
     together,
@@ -62,7 +61,7 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
     saw enough, or where those with many ops have not as many each.
     """
     windows = group.random.seen.windows + group.slices[1].seen.windows
-    if group.octave < UNLIKE or windows >= FEW or are_the_same(group):
+    if group.octave < UNLIKE or windows >= FEW:
         return None
     shorter = nearest(
         group.octave, by_octave(other for other in after if other.octave <= group.octave - FAR)
@@ -208,7 +207,7 @@ def _each(known: _Known, wholes: Seen) -> Pooled:
     found = _found([About.of(wholes, WHOLE), *about])
     ended = about[0]
     # Slices are off by a third on a busy machine: those that are the same tell, whatever these say.
-    same = wholes.n >= 2 and deviation(wholes) <= THE_SAME and not ended.n
+    same = have_the_same(wholes) and not ended.n
     if same or not found.between:
         return Pooled(wholes.ops / wholes.n, found.mean_variance, 0.0)
     return found
@@ -300,10 +299,9 @@ def _is_slowed(whole: Seen, looked: Seen) -> bool:
     """
     each = looked.ops / looked.n
     error = math.sqrt(variance_of_gaps(looked, "ops", 1 / looked.n))
-    is_same = whole.n >= 2 and deviation(whole) <= THE_SAME
-    return bool(
-        whole.n and not is_same and whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD)
-    )
+    if not whole.n or have_the_same(whole):
+        return False
+    return bool(whole.ops / whole.n < each - max(ABOUT * each, error * SPREAD))
 
 
 def _have_more(seen: Seen, ops: float) -> bool:

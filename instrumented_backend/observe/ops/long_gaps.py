@@ -21,7 +21,6 @@ from instrumented_backend.observe.ops.scaled import (
     Scaled,
     are_alike,
     are_bare,
-    are_the_same,
     by_octave,
     deviation,
     like,
@@ -109,8 +108,6 @@ def _told_by_whole(group: Group) -> bool:
     Of a loop that lasts for so long, however often it goes round, whole ones have fewer ops than
     the others, for what seeing these takes.
     """
-    if are_the_same(group):
-        return True
     seen, looked = Seen(), group.looked
     seen.add(group.certain.seen)
     seen.add(group.random.seen)

@@ -148,12 +148,10 @@ def deviation(seen: Seen, name: str = "ops") -> float:
     return math.sqrt(max(0.0, squares / seen.n - mean * mean)) / mean if mean else 0.0
 
 
-def are_alike(group: Group, differ: float = ALIKE) -> bool:
+def are_alike(group: Group) -> bool:
     """Were as many ops in each that was seen whole, and were there two or more?"""
-    seen = Seen()
-    seen.add(group.certain.seen)
-    seen.add(group.random.seen)
-    return seen.n >= 2 and deviation(seen) <= differ
+    seen = _seen_whole(group)
+    return seen.n >= 2 and deviation(seen) <= ALIKE
 
 
 def are_the_same(group: Group) -> bool:
@@ -162,7 +160,19 @@ def are_the_same(group: Group) -> bool:
     Then slices tell nothing more. A loop that lasts for so long goes round more often at one time
     than at another.
     """
-    return group.random.seen.n >= ENOUGH and are_alike(group, THE_SAME)
+    return group.random.seen.n >= ENOUGH and have_the_same(_seen_whole(group))
+
+
+def have_the_same(seen: Seen) -> bool:
+    """Had each the same number of ops, and were there two or more?"""
+    return seen.n >= 2 and deviation(seen) <= THE_SAME
+
+
+def _seen_whole(group: Group) -> Seen:
+    seen = Seen()
+    seen.add(group.certain.seen)
+    seen.add(group.random.seen)
+    return seen
 
 
 def are_bare(group: Group) -> bool:

@@ -30,6 +30,7 @@ from instrumented_backend.observe.ops.scaled import (
     Doubt,
     Group,
     Scaled,
+    are_the_same,
     as_pieces,
     by_octave,
     in_their_time,
@@ -85,14 +86,15 @@ def _of_group(
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
-    unlike = by_stages(group, after) or like_evaluations(group, after)
-    if unlike is not None:
-        yield from unlike
-        return
-    shorter = shorter_ones(group, after)
-    if shorter is not None:
-        yield from of_unlike(group, shorter, after)
-        return
+    if not are_the_same(group):
+        unlike = by_stages(group, after) or like_evaluations(group, after)
+        if unlike is not None:
+            yield from unlike
+            return
+        shorter = shorter_ones(group, after)
+        if shorter is not None:
+            yield from of_unlike(group, shorter, after)
+            return
     if group.octave >= LONG:
         yield from of_long(group, after)
         return
