@@ -10,10 +10,14 @@ _OWN = random.Random()  # the module's own numbers are the program's, which may 
 
 @dataclass(frozen=True)
 class Plan:
-    """The next window: when it opens, from now, and how long it is to last, in seconds."""
+    """The next window: when it opens, from now, and how long it is to last, in seconds.
+
+    And for how much of the run stands what the one before it saw: 0 where nobody knows.
+    """
 
     wait_s: float
     length_s: float
+    last_stood_for_s: float = 0.0
 
 
 class WindowSchedule:
@@ -21,8 +25,9 @@ class WindowSchedule:
 
     With a ``budget``, a share of the run's time, windows last as long as that allows, by what they
     have cost so far, and chance has each open anywhere in its interval, also where it then ends in
-    the next one: all that the program does is as likely to be seen. Without one they open at the
-    intervals' ends.
+    the next one: all that the program does is as likely to be seen. But where windows cost more,
+    they are shorter and farther apart: each stands for half of the time to its neighbours, wherever
+    in their intervals chance has put them. Without a budget they open at the intervals' ends.
     """
 
     def __init__(
@@ -46,6 +51,11 @@ class WindowSchedule:
         """Begin with the first interval again, now."""
         self._interval_s = self._first_s
         self.started_s = self.clock()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Other windows have seen what came after the last one of this schedule."""
+        self._middles_s = [self.elapsed_s()]
 
     def elapsed_s(self) -> float:
         return self.clock() - self.started_s
@@ -65,6 +75,11 @@ class WindowSchedule:
         if length_s < self._shortest_s:
             length_s = self._shortest_s
             interval_s = length_s / share
-        wait_s = self._chance() * interval_s
         # What earlier windows have cost beyond their share is made up for.
-        return Plan(wait_s + max(0.0, spent_s / self._budget - self.elapsed_s()), length_s)
+        made_up_s = max(0.0, spent_s / self._budget - self.elapsed_s())
+        middle_s = self.elapsed_s() + made_up_s + interval_s / 2
+        # The last one stands for half of the time to each of its neighbours.
+        before_s = self._middles_s[-2:]
+        last_s = max(length_s, (middle_s - before_s[0]) / 2) if len(before_s) == 2 else 0.0
+        self._middles_s = [before_s[-1], middle_s]
+        return Plan(made_up_s + self._chance() * interval_s, length_s, last_s)

@@ -117,11 +117,17 @@ def end_window(lib: Any) -> threading.Thread:
 
 
 def window_by_chance(
-    lib: Any, length_ns: int, longest_ns: int, awake: int | None = None, wait_ns: int = 0
+    lib: Any,
+    length_ns: int,
+    longest_ns: int,
+    awake: int | None = None,
+    wait_ns: int = 0,
+    times: int = 0,
 ) -> None:
-    """The next one, and no looks at what the program runs before it opens."""
+    """The next one, and no looks at what the program runs before it opens. The last one stands for
+    that length so many times; 0: it is not known."""
     awake = lib.op_meter_awake() if awake is None else awake
-    lib.op_meter_window(wait_ns, length_ns, longest_ns, HOUR_NS, 0, awake)
+    lib.op_meter_window(wait_ns, length_ns, times * length_ns, longest_ns, HOUR_NS, 0, awake)
 
 
 def open_ns(lib: Any, chosen: int) -> float:

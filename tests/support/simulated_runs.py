@@ -3,9 +3,11 @@
 Pure arithmetic: no torch, no clock.
 """
 
+import bisect
+import itertools
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from instrumented_backend.observe.native.build import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
@@ -26,6 +28,7 @@ LOOKS, SHORTEST_LOOK, LONGEST_LOOK = 0.004, 5 * MS, 50 * MS  # and in `work.py`
 WAITED = 135 * MS  # for gaps that began in a window, when it has ended
 COVERAGE = 0.1
 CERTAIN, RANDOM = range(2)
+MOST_WEIGHT = 10  # in `_op_state.h`, too
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,16 @@ def every_fiftieth_ten_times_longer(_: random.Random) -> list[Gap]:
 
 def drift(_: random.Random) -> list[Gap]:
     return [Gap(10 * MS + 1700 * i, 20 + i // 100) for i in range(6000)]
+
+
+def ever_thicker(_: random.Random) -> list[Gap]:
+    """Ever more ops in a step, as where a loop's bound grows."""
+    return [Gap(5 * MS + 5000 * i, 5 + i // 20) for i in range(6000)]
+
+
+def thicker_phases(_: random.Random) -> list[Gap]:
+    """First one thing, then another with more ops in as much time, and the first again."""
+    return [Gap(5 * MS, 30) if i // 10_000 == 1 else Gap(6 * MS, 6) for i in range(30_000)]
 
 
 def two_kinds_in_one_octave(draw: random.Random) -> list[Gap]:
@@ -199,6 +212,7 @@ def gaps_that_snapshots_cut(_: random.Random) -> list[Gap]:
     return [gap for _ in range(5) for gap in (*[Gap(5 * MS, 20)] * 200, *pieces, Gap(S, 2000))]
 
 
+THICKER = {"ever_thicker", "thicker_phases"}  # at one time than at another
 PROGRAMS: dict[str, Program] = {
     program.__name__: program
     for program in (
@@ -206,6 +220,8 @@ PROGRAMS: dict[str, Program] = {
         every_fiftieth_a_hundred_times_longer,
         every_fiftieth_ten_times_longer,
         drift,
+        ever_thicker,
+        thicker_phases,
         two_kinds_in_one_octave,
         two_positions_in_a_loop,
         two_kinds_whose_lengths_overlap,
@@ -248,42 +264,81 @@ class _Sums:
 
     windows: dict[int, list[float]] = field(default_factory=dict)
     squares: tuple[float, float] = 0.0, 0.0  # over the gaps
+    gaps: float = 0.0  # or seconds, whatever they weigh
+    weights: float = 0.0
 
-    def add(self, window: int, *values: float) -> None:
+    def add(self, window: int, *values: float, weight: float = 1.0) -> None:
+        self.gaps += values[0]
+        self.weights += weight * values[0]
         sums = self.windows.setdefault(window, [0.0] * 4)
         for i, value in enumerate(values):
-            sums[i] += value
+            sums[i] += weight * value
 
-    def add_gap(self, window: int, gap: Gap) -> None:
+    def add_gap(self, window: int, gap: Gap, weight: float = 1.0) -> None:
         op_ns = gap.ops * gap.op_ns
-        self.add(window, 1, gap.ns, gap.ops, op_ns)
-        self.squares = self.squares[0] + gap.ops**2, self.squares[1] + op_ns**2
+        self.add(window, 1, gap.ns, gap.ops, op_ns, weight=weight)
+        own = weight * gap.ops**2, weight * op_ns**2
+        self.squares = self.squares[0] + own[0], self.squares[1] + own[1]
 
     def part(self) -> Part:
-        rows = list(self.windows.values())
+        scale = self.gaps / self.weights if self.weights else 1.0
+        rows = [[scale * value for value in row] for row in self.windows.values()]
         n, ns, ops, op_ns = (sum(row[i] for row in rows) for i in range(4))
         seen = Seen(n, ns, ops, op_ns, float(len(rows)))
-        seen.n2 = sum(row[0] ** 2 for row in rows)
-        seen.ops2 = sum(row[2] ** 2 for row in rows)
-        seen.ops_n = sum(row[2] * row[0] for row in rows)
-        seen.op_ns2 = sum(row[3] ** 2 for row in rows)
-        seen.op_ns_n = sum(row[3] * row[0] for row in rows)
-        seen.each_ops2, seen.each_op_ns2 = self.squares
-        cells = [Cell("aten::add", 0, 0, round(ops), round(op_ns), {})] if ops else []
+        apart = [
+            [(each - before) / 2**0.5 for each, before in zip(row, last, strict=True)]
+            for row, last in zip(rows[1:], rows, strict=False)
+        ]
+        for of, several in (("", rows), ("apart_", apart)):
+            for name, one, other in SQUARES:
+                setattr(seen, of + name, sum(row[one] * row[other] for row in several))
+        seen.pairs, seen.weight = float(len(apart)), 1 / scale
+        seen.each_ops2, seen.each_op_ns2 = (scale * square for square in self.squares)
+        cells = [Cell("aten::add", 0, 0, ops, op_ns, {})] if ops else []
         return Part(seen, cells)
 
 
-def windows(draw: random.Random, end_ns: float) -> Iterator[tuple[float, float]]:
-    """As they are planned where they cost so much that a tenth of the time is seen."""
-    now_s, open_s, cost = 0.0, 0.0, BUDGET / COVERAGE
+SQUARES = ("n2", 0, 0), ("ops2", 2, 2), ("ops_n", 2, 0), ("op_ns2", 3, 3), ("op_ns_n", 3, 0)
+
+
+@dataclass
+class Window:
+    since: float
+    until: float
+    weight: float = 1.0  # of each of its gaps
+
+    def weigh(self, stands_for_s: float, stood_for_s: float, open_s: float) -> float:
+        """For how much of the run it stands; as `_op_state.h` has it."""
+        own_s = (self.until - self.since) / S
+        most_s = MOST_WEIGHT * own_s * (stood_for_s + stands_for_s) / open_s
+        self.weight = min(stands_for_s, most_s) / own_s
+        return self.weight * own_s
+
+
+def windows(draw: random.Random, run: list[Gap], thicker: bool) -> list[Window]:
+    """As they are planned where they cost so much that a tenth of the time is seen: or the more,
+    the ``thicker`` ops come."""
+    now_s, open_s, spent_s = 0.0, 0.0, 0.0
+    ends = list(itertools.accumulate(gap.ns for gap in run))
+    usual = sum(gap.ops for gap in run) / ends[-1]
     intervals = FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S
     schedule = WindowSchedule(*intervals, BUDGET, clock=lambda: now_s, chance=draw.random)
-    while now_s * S < end_ns:
-        plan = schedule.next(open_s * cost, cost, 1.0)
+    made: list[Window] = []
+    stood_for_s = 0.0
+    while now_s * S < ends[-1]:
+        plan = schedule.next(spent_s, *((spent_s, open_s) if made else (BUDGET / COVERAGE, 1.0)))
+        if made:
+            stood_for_s += made[-1].weigh(plan.last_stood_for_s, stood_for_s, open_s)
         opens_s = now_s + plan.wait_s
         now_s = opens_s + plan.length_s
         open_s += plan.length_s
-        yield opens_s * S, now_s * S
+        gap = run[min(len(run) - 1, bisect.bisect(ends, opens_s * S))]
+        times = gap.ops / gap.ns / usual if thicker else 1.0
+        spent_s += plan.length_s * BUDGET / COVERAGE * times
+        made.append(Window(opens_s * S, now_s * S))
+    made[-1].weight = stood_for_s / open_s
+    mean = stood_for_s / open_s
+    return [replace(window, weight=window.weight / mean) for window in made]
 
 
 def looks(
@@ -305,8 +360,11 @@ def looks(
         age = max(age + look, age * APART)
 
 
-def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
-    """The first gaps are in a certain window, the others seen as chance has it."""
+def observe(
+    draw: random.Random, run: list[Gap], warm_up: int = 15, thicker: bool = False
+) -> Observed:
+    """The first gaps are in a certain window, the others seen as chance has it; ``thicker``: less
+    of the time in which ops come thick."""
     wholes: dict[Place, list[_Sums]] = {}
     slices: dict[Place, list[_Sums]] = {}
     looked: dict[Place, _Sums] = {}
@@ -315,10 +373,10 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
     population: dict[tuple[int, int, int], list[int]] = {}
     edges: set[tuple[int, int]] = set()
     end = sum(gap.ns for gap in run)
-    open_at = list(windows(draw, end))
+    open_at = windows(draw, run, thicker)
     start, first = 0, 0
     for i, gap in enumerate(run):
-        is_seen = any(since <= start < until for since, until in open_at) if gap.seen_ns else False
+        is_seen = gap.seen_ns > 0 and any(one.since <= start < one.until for one in open_at)
         ns = gap.seen_ns if is_seen else gap.ns
         kind = gap.position, gap.to, ns.bit_length() - 1
         sums = population.setdefault(kind, [0, 0])
@@ -326,7 +384,7 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
         sums[1] += gap.ns
         seen_whole = wholes.setdefault(kind, [_Sums(), _Sums()])
         seen_slices = slices.setdefault(kind, [_Sums(), _Sums()])
-        while first < len(open_at) and open_at[first][1] <= start:
+        while first < len(open_at) and open_at[first].until <= start:
             first += 1
         is_new = kind[:2] not in edges
         edges.add(kind[:2])
@@ -337,14 +395,15 @@ def observe(draw: random.Random, run: list[Gap], warm_up: int = 15) -> Observed:
             seen_whole[CERTAIN].add_gap(0, gap)
         else:
             for number in range(first, len(open_at)):
-                since, until = open_at[number]
+                since, until = open_at[number].since, open_at[number].until
+                weight = open_at[number].weight
                 if since >= start + gap.ns:
                     break
                 began = since <= start < until
                 if began and (kind[2] < LONG or start + gap.ns <= until + WAITED):
-                    seen_whole[RANDOM].add_gap(number, gap)
+                    seen_whole[RANDOM].add_gap(number, gap, weight)
                     if kind[2] < LONG:
-                        by_chance.setdefault(kind[:2], _Sums()).add_gap(number, gap)
+                        by_chance.setdefault(kind[:2], _Sums()).add_gap(number, gap, weight)
                     continue
                 if kind[2] < LONG:
                     continue

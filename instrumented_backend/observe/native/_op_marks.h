@@ -108,14 +108,17 @@ Region& region_of(Meter& m, int64_t key) {
 int octave_of(int64_t ns) { return ns < 2 ? 0 : std::min(kOctaves - 1, 63 - __builtin_clzll(ns)); }
 
 // Cells of that kind of gap whose line is not known ask for a sample of their next op there.
-void ask_for_lines(Meter& m, Position& position, const Tally& tally) {
-  if (m.sampler == nullptr || tally.sums.seen.n > kAsks) {
+void ask_for_lines(Meter& m, Position& position, const Tally& tally, const Tally* before) {
+  const double gaps = tally.sums.gaps + (before != nullptr ? before->sums.gaps : 0);
+  if (m.sampler == nullptr || gaps > kAsks) {
     return;
   }
   std::vector<bool> known(tally.ops.cells.size());
-  for (const auto& [place, sums] : tally.ops.samples) {
-    if ((place >> 32) < known.size()) {
-      known[place >> 32] = true;
+  for (const Tally* each : {&tally, before}) {
+    for (const auto& [place, sums] : each != nullptr ? each->ops.samples : Samples()) {
+      if ((place >> 32) < known.size()) {
+        known[place >> 32] = true;
+      }
     }
   }
   for (const uint32_t slot : tally.ops.touched) {
@@ -223,6 +226,42 @@ void keep_stages(Observed& observed, const Line& line) {
   }
 }
 
+// What the window of chance that is open sees of gaps of that length.
+Tally& unweighed_of(Meter& m, Edge& edge, Length& length) {
+  Observed& observed = length.seen();
+  if (!observed.unweighed) {
+    observed.unweighed = std::make_unique<Tally>();
+    m.unweighed.push_back({&edge, &observed, length.octave >= kLong});
+  }
+  return *observed.unweighed;
+}
+
+// Books what the last of chance's windows saw, which stands for so much of the run; 0: for as much
+// as others do. With the mutex.
+void weigh(Meter& m, double stands_for_ns) {
+  if (chance.window_ns <= 0) {
+    return;
+  }
+  const double weight = chance.weigh(stands_for_ns);
+  for (const auto& [edge, observed, is_long] : m.unweighed) {
+    const std::unique_ptr<Tally> tally = std::move(observed->unweighed);
+    Tally& whole = observed->whole[kRandom];
+    whole.sums.add_window(tally->sums, weight);
+    whole.ops.add(tally->ops, weight);
+    if (!is_long) {
+      edge->by_chance.add_window(tally->sums, weight);
+    }
+  }
+  m.unweighed.clear();
+}
+
+// Before anything is handed out: all but what an open window of chance has seen.
+void weigh_closed(Meter& m) {
+  if (open_now.load() == 0 || window_set != kRandom) {
+    weigh(m, 0);
+  }
+}
+
 // Books a gap that ends now, and of which a window has seen all or a part. What `end_gap` returns.
 // `cost_ns` of its time is ours.
 [[gnu::noinline]] bool end_seen_gap(Line& line, Position& position, bool is_new, Length& length,
@@ -245,14 +284,13 @@ void keep_stages(Observed& observed, const Line& line) {
     } else {
       line.stages.see(0, own_ns);
     }
-    Tally& tally = is_first ? *edge.first : length.seen().whole[window_set];
+    Tally& known = is_first ? *edge.first : length.seen().whole[window_set];
+    const bool by_chance = window_set == kRandom;
+    Tally& tally = by_chance ? unweighed_of(meter(), edge, length) : known;
     tally.sums.add_gap(window, own_ns, ops.ops, ops.op_ns);
-    if (window_set == kRandom && length.octave < kLong) {
-      edge.by_chance.add_gap(window, own_ns, ops.ops, ops.op_ns);
-    }
     tally.ops.add(ops);
     if (!is_first) {
-      ask_for_lines(meter(), position, tally);
+      ask_for_lines(meter(), position, tally, by_chance ? &known : nullptr);
     }
   } else {
     if (line.seen_from != 0) {
@@ -476,7 +514,7 @@ bool is_unlike_others(const Meter& m, const Line& line, int64_t now) {
       shorter += length.population.n[0];
     } else if (length.observed && length.octave >= octave - 1) {
       const Observed& seen = *length.observed;
-      whole += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
+      whole += seen.whole[kCertain].sums.gaps + seen.whole[kRandom].sums.gaps;
       by_chance += seen.slices[kRandom].sums.seen.windows;
       looked.n += seen.looked.seen.n;
       looked.ops += seen.looked.seen.ops;
@@ -493,7 +531,7 @@ double long_ones_known(const Meter& m, const Mark* mark) {
   each_length_after(m, mark, [&](const Edge&, const Length& length) {
     if (length.octave >= kLong && length.observed) {
       const Observed& seen = *length.observed;
-      known += seen.whole[kCertain].sums.seen.n + seen.whole[kRandom].sums.seen.n;
+      known += seen.whole[kCertain].sums.gaps + seen.whole[kRandom].sums.gaps;
     }
   });
   return known;

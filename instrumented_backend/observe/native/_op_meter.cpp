@@ -103,10 +103,16 @@ void op_meter_wait(int64_t ns, uint64_t awake) {
 }
 
 // A window that opens in `wait_ns` and lasts `window_ns`, then until what began in it has ended,
-// `longest_ns` at most. Nothing where another one is open. See `wait_and_look` for the rest.
-void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t longest_ns, int64_t look_ns,
-                     int64_t most_ns, uint64_t awake) {
+// `longest_ns` at most. Nothing where another one is open. The one before it stands for so much of
+// the run. See `wait_and_look` for the rest.
+void op_meter_window(int64_t wait_ns, int64_t window_ns, int64_t stood_for_ns, int64_t longest_ns,
+                     int64_t look_ns, int64_t most_ns, uint64_t awake) {
   std::unique_lock<std::mutex> lock(window_mutex);
+  {
+    Meter& m = meter();
+    const Booked booked(m);
+    weigh(m, double(stood_for_ns));
+  }
   if (wait_and_look(lock, now_ns() + wait_ns, look_ns, most_ns, longest_ns, awake)) {
     run_by_chance(lock, window_ns, longest_ns, most_ns, awake);
   }
@@ -256,12 +262,14 @@ void op_meter_work(Work* out) {
   out->marks = marks_seen;
   out->novel = novel_mark;
   out->first = first_mark;
+  out->unlike_ns = unlike_ns;
 }
 
 // Forgets all, but for the numbers of events. Gaps that are under way begin now.
 void op_meter_clear() {
   Meter& m = meter();
   const Booked lock(m);
+  m.unweighed.clear();
   m.index.clear();
   m.cells.clear();
   for (Position& position : m.positions) {
@@ -305,6 +313,7 @@ void op_meter_clear() {
   }
   marks_seen = novel_mark = first_mark = 0;
   unlike_ns = 0;
+  chance = {};
 }
 
 // In a forked child, where only this thread exists.

@@ -31,7 +31,7 @@ struct CellRow {
   int64_t part;        // 2 * (is it of slices) + set; 4: the first gap
   int64_t mark, slot, ordinal;
   const char* name;
-  int64_t count, ns;
+  double count, ns;
 };
 
 struct SampleRow {
@@ -64,7 +64,7 @@ void each_kind(Meter& m, Visit visit) {
 template <typename Visit>
 void each_loose_part(Meter& m, Visit visit) {
   for (int set = 0; set < kSets; ++set) {
-    visit(-1, 2 + set, nullptr, m.loose[set]);
+    visit(-1, 2 + set, nullptr, m.loose[set], 1);
   }
 }
 
@@ -72,12 +72,13 @@ template <typename Visit>
 void each_part(Meter& m, Visit visit) {
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
     if (length.octave == edge.first_octave) {
-      visit(kind, 2 * kSets, &mark, edge.first->ops);
+      visit(kind, 2 * kSets, &mark, edge.first->ops, 1);
     }
     if (Observed* observed = length.observed.get()) {
       for (int set = 0; set < kSets; ++set) {
-        visit(kind, set, &mark, observed->whole[set].ops);
-        visit(kind, 2 + set, &mark, observed->slices[set].ops);
+        const Tally& whole = observed->whole[set];
+        visit(kind, set, &mark, whole.ops, whole.sums.scale());
+        visit(kind, 2 + set, &mark, observed->slices[set].ops, 1);
       }
     }
   });
@@ -101,13 +102,14 @@ template <typename Each>
 int64_t copy_cells(CellRow* out, int64_t capacity, Each each) {
   Meter& m = meter();
   const Booked lock(m);
+  weigh_closed(m);
   Output<CellRow> output{out, capacity};
-  each(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
+  each(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen, double scale) {
     for (const uint32_t slot : seen.touched) {
       const Cell& cell = m.cells[mark == nullptr ? slot : mark->cells[slot]];
       const CellSum& sum = seen.cells[slot];
-      output.add(
-          {kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name, sum.count, sum.ns});
+      output.add({kind, edge_of(kind), part, cell.mark, slot, cell.ordinal, cell.name,
+                  scale * sum.count, scale * sum.ns});
     }
   });
   return output.size;
@@ -164,21 +166,20 @@ int64_t op_meter_marks(MarkRow* out, int64_t capacity) {
 int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
   Meter& m = meter();
   const Booked lock(m);
+  weigh_closed(m);
   Output<KindRow> output{out, capacity};
+  const double mean = chance.mean();
   each_kind(m, [&](int64_t kind, Mark& mark, Edge& edge, const Length& length) {
     KindRow row{
         kind, edge.number, mark.number, edge.to, length.octave, length.population, {}, {}, {},
         {},   {},          {},          {}};
-    edge.by_chance.close();
-    row.by_chance = edge.by_chance.seen;
+    row.by_chance = edge.by_chance.handed_out(mean);
     if (length.octave == edge.first_octave) {
-      edge.first->sums.close();
-      row.first = edge.first->sums.seen;
+      row.first = edge.first->sums.handed_out(1);
     }
     if (Observed* observed = length.observed.get()) {
       for (int set = 0; set < kSets; ++set) {
-        observed->whole[set].sums.close();
-        row.whole[set] = observed->whole[set].sums.seen;
+        row.whole[set] = observed->whole[set].sums.handed_out(set == kRandom ? mean : 1);
         row.slices[set] = observed->slices[set].sums.seen;
       }
       row.looked = observed->looked.seen;
@@ -221,9 +222,12 @@ int64_t op_meter_loose_cells(CellRow* out, int64_t capacity) {
 int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
   Meter& m = meter();
   const Booked lock(m);
+  weigh_closed(m);
   Output<SampleRow> output{out, capacity};
-  each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen) {
-    for (const auto& [place, sums] : seen.samples) {
+  each_part(m, [&](int64_t kind, int part, const Mark* mark, const Ops& seen, double scale) {
+    for (const auto& [place, taken] : seen.samples) {
+      Sampled sums;
+      sums.add(taken, scale);
       output.add({kind, edge_of(kind), part, mark == nullptr ? -1 : mark->number,
                   int64_t(place >> 32), int64_t(uint32_t(place)), sums});
     }

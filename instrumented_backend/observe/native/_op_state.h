@@ -89,6 +89,7 @@ constexpr int64_t kNodeCostNs = 2200, kSilenceCostNs = 1300, kSilenceInsideNs = 
 // So long what is seen of a gap that was under way when a window opened is left out: until all of
 // PyTorch's paths for events are in the caches, the first ops take 5 to 10 us longer each.
 constexpr int64_t kLeadNs = 400000;
+constexpr double kMostWeight = 10;  // against the mean: what one window saw is one window's
 constexpr uint32_t kMeasured = 16, kAllMeasured = 128;  // of a window, the first so many all are
 constexpr int64_t kLongestOpCostNs = 5000;              // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
@@ -178,17 +179,17 @@ struct alignas(kCacheLine) Cell {
 static_assert(sizeof(Cell) == kCacheLine || sizeof(Cell) == 2 * kCacheLine);
 
 struct CellSum {
-  int64_t count = 0, ns = 0;
+  double count = 0, ns = 0;
 };
 
 // Sums over the samples of one cell on one line. Each stands for so many ops: its weight.
 struct Sampled {
   double weight = 0, weighted_ns = 0, weight2 = 0;
 
-  void add(const Sampled& other) {
-    weight += other.weight;
-    weighted_ns += other.weighted_ns;
-    weight2 += other.weight2;
+  void add(const Sampled& other, double times = 1) {
+    weight += times * other.weight;
+    weighted_ns += times * other.weighted_ns;
+    weight2 += times * times * other.weight2;
   }
 };
 // By slot and the line's number.
@@ -201,7 +202,7 @@ struct Ops {
   std::vector<uint32_t> touched;
   Samples samples;
 
-  void add(uint32_t slot, int64_t count, int64_t ns) {
+  void add(uint32_t slot, double count, double ns) {
     if (slot >= cells.size()) {
       cells.resize(slot + 1);
     }
@@ -213,14 +214,14 @@ struct Ops {
     cell.ns += ns;
   }
 
-  void add(const Ops& other) {
-    ops += other.ops;
-    op_ns += other.op_ns;
+  void add(const Ops& other, double times = 1) {
+    ops += times * other.ops;
+    op_ns += times * other.op_ns;
     for (const uint32_t slot : other.touched) {
-      add(slot, other.cells[slot].count, other.cells[slot].ns);
+      add(slot, times * other.cells[slot].count, times * other.cells[slot].ns);
     }
     for (const auto& [place, sums] : other.samples) {
-      samples[place].add(sums);
+      samples[place].add(sums, times);
     }
   }
 
@@ -236,30 +237,50 @@ struct Ops {
 
 // As it is handed out: what windows saw of one kind of gap. Sums over the gaps, and over the
 // windows of what each saw, for means and for how far windows differ. `n` is of gaps, or of slices'
-// seconds.
+// seconds. In all of them each gap counts as often as it weighs, and they weigh 1 on average;
+// `weight`: as often as that in sums over several kinds, against the mean of chance's windows.
 struct Seen {
+  struct Squares {
+    double n2 = 0, ops2 = 0, ops_n = 0, op_ns2 = 0, op_ns_n = 0;
+
+    void add(double n, double ops, double op_ns, double times = 1) {
+      n2 += times * n * n;
+      ops2 += times * ops * ops;
+      ops_n += times * ops * n;
+      op_ns2 += times * op_ns * op_ns;
+      op_ns_n += times * op_ns * n;
+    }
+  };
   double n = 0, ns = 0, ops = 0, op_ns = 0;
-  double windows = 0, n2 = 0, ops2 = 0, ops_n = 0, op_ns2 = 0, op_ns_n = 0;
+  double windows = 0;
+  Squares squares;
   double each_ops2 = 0, each_op_ns2 = 0;  // over the gaps, and not over the windows
+  double pairs = 0;                       // of windows, one after the other
+  Squares apart;                          // half of the squares of by how much these differ
+  double weight = 0;
 };
 
 struct Sums {
   Seen seen;
   uint64_t window = 0;
   double n = 0, ops = 0, op_ns = 0;  // in that window, not yet in the sums of squares
+  double last_n = 0, last_ops = 0, last_op_ns = 0;  // in the one before it
+  double gaps = 0;                                  // however much they weigh; or seconds
 
-  void add(uint64_t in_window, double count, double ns, double new_ops, double new_op_ns) {
+  void add(uint64_t in_window, double count, double ns, double new_ops, double new_op_ns,
+           double weight = 1) {
     if (in_window != window) {
       close();
       window = in_window;
     }
-    seen.n += count;
-    seen.ns += ns;
-    seen.ops += new_ops;
-    seen.op_ns += new_op_ns;
-    n += count;
-    ops += new_ops;
-    op_ns += new_op_ns;
+    gaps += count;
+    seen.n += weight * count;
+    seen.ns += weight * ns;
+    seen.ops += weight * new_ops;
+    seen.op_ns += weight * new_op_ns;
+    n += weight * count;
+    ops += weight * new_ops;
+    op_ns += weight * new_op_ns;
   }
 
   void add_gap(uint64_t in_window, double ns, double new_ops, double new_op_ns) {
@@ -270,12 +291,15 @@ struct Sums {
 
   void close() {
     if (n > 0 || ops > 0) {
+      seen.squares.add(n, ops, op_ns);
+      if (seen.windows > 0) {
+        seen.pairs += 1;
+        seen.apart.add(n - last_n, ops - last_ops, op_ns - last_op_ns, 0.5);
+      }
       seen.windows += 1;
-      seen.n2 += n * n;
-      seen.ops2 += ops * ops;
-      seen.ops_n += ops * n;
-      seen.op_ns2 += op_ns * op_ns;
-      seen.op_ns_n += op_ns * n;
+      last_n = n;
+      last_ops = ops;
+      last_op_ns = op_ns;
     }
     n = ops = op_ns = 0;
   }
@@ -283,11 +307,40 @@ struct Sums {
   void add(Sums& other) {
     close();
     other.close();
+    gaps += other.gaps;
     double* into = &seen.n;
     const double* from = &other.seen.n;
     for (size_t i = 0; i < sizeof(Seen) / sizeof(double); ++i) {
       into[i] += from[i];
     }
+  }
+
+  // What one window has seen, each of whose gaps weighs as much.
+  void add_window(const Sums& one, double weight) {
+    add(one.window, one.gaps, one.seen.ns, one.seen.ops, one.seen.op_ns, weight);
+    seen.each_ops2 += weight * one.seen.each_ops2;
+    seen.each_op_ns2 += weight * one.seen.each_op_ns2;
+  }
+
+  // What each gap's weight is to be multiplied by.
+  double scale() const { return seen.n > 0 ? gaps / seen.n : 1; }
+
+  Seen handed_out(double mean_weight) {
+    close();
+    const double once = scale(), twice = once * once;
+    Seen out = seen;
+    out.n = gaps;
+    for (double* sum : {&out.ns, &out.ops, &out.op_ns, &out.each_ops2, &out.each_op_ns2}) {
+      *sum *= once;
+    }
+    for (Seen::Squares* squares : {&out.squares, &out.apart}) {
+      for (double* sum :
+           {&squares->n2, &squares->ops2, &squares->ops_n, &squares->op_ns2, &squares->op_ns_n}) {
+        *sum *= twice;
+      }
+    }
+    out.weight = 1 / (once * mean_weight);
+    return out;
   }
 };
 
@@ -298,6 +351,7 @@ struct Tally {
 
 struct Observed {
   std::array<Tally, kSets> whole, slices;
+  std::unique_ptr<Tally> unweighed;  // of the last of chance's windows: what it weighs comes later
   Sums looked;  // gaps of which certain windows saw slices: all of each, as these tell
   Sums met;     // of these, those that had ops when they were first looked at
   Sums ended;   // of these, those that a window saw to their end, and of which most ops were seen
@@ -582,6 +636,13 @@ struct alignas(kCacheLine) Meter {
   uint64_t clears = 0;
   std::vector<const char*> events{""};  // by number; interned
 
+  struct Unweighed {
+    Edge* edge;
+    Observed* observed;
+    bool is_long;
+  };
+  std::vector<Unweighed> unweighed;
+
   std::deque<Mark> marks;
   struct HistoryHash {
     size_t operator()(const History& history) const {
@@ -621,6 +682,27 @@ Meter& meter() { return forever.meter; }
 // Looks names up without making a string of each.
 const char* intern(Meter& m, std::string_view name) { return m.names.emplace(name).first->c_str(); }
 
+// Chance's windows see less of the time where ops come thick, as these cost more. Each of their
+// gaps weighs as much as its window stands for of the run, by how long that lasted.
+struct Chance {
+  double stood_for_ns = 0, open_ns = 0;
+  double window_ns = 0;  // of one that was not weighed yet; 0: there is none
+
+  // 0: it is not known for how much the window stands.
+  double weigh(double stands_for_ns) {
+    const double own_ns = std::exchange(window_ns, 0);
+    if (stands_for_ns <= 0) {
+      return mean();
+    }
+    open_ns += own_ns;
+    const double most_ns = kMostWeight * own_ns * (stood_for_ns + stands_for_ns) / open_ns;
+    stands_for_ns = std::min(stands_for_ns, most_ns);
+    stood_for_ns += stands_for_ns;
+    return stands_for_ns / own_ns;
+  }
+  double mean() const { return open_ns > 0 ? stood_for_ns / open_ns : 1; }
+};
+
 // What each mark looks at, in one cache line: between two calls of a graph a program needs the
 // caches for itself, and each line costs a call more than what is done with it.
 struct alignas(kCacheLine) Shared {
@@ -646,6 +728,7 @@ uint64_t& marks_seen = shared.marks_seen;
 std::atomic<int64_t> untimed_calls{0};  // under way since before the window opened
 Set window_set = kCertain;
 uint64_t window = 0;
+Chance chance;
 std::atomic<uint64_t> ends_with{0};  // the window does, with that gap; 0: with none
 int64_t opened_ns = 0;
 std::atomic<int64_t> lead_end{0};  // of gaps that were under way when the window opened
@@ -678,10 +761,12 @@ Set set_of(uint64_t seen_by) { return Set(seen_by % kSets); }
 // What windows cost: the callback's calls; those of them that are ops, and the time that these took
 // us; samples taken, and the CPU time that they took; how often a thread was silenced; how long
 // windows were open. And how much of a program's loop has been seen: marks so far, the one at which
-// a kind of gap was new, and the one since which the loop is looked for.
+// a kind of gap was new, and the one since which the loop is looked for. What windows have cost
+// that were opened for gaps unlike others.
 struct Work {
   uint64_t events = 0, ops = 0, op_ns = 0, samples = 0, sample_ns = 0, silences = 0, open_ns = 0;
   uint64_t marks = 0, novel = 0, first = 0;
+  uint64_t unlike_ns = 0;
 };
 
 std::mutex work_mutex;

@@ -177,6 +177,7 @@ void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_
                    int64_t most_ns, uint64_t awake) {
   const int64_t end = now_ns() + window_ns;
   open_window(kRandom, end, kNoGap);
+  chance.window_ns = double(window_ns);
   const uint64_t which = window;
   wait_until(lock, end, awake, which);
   if (watching.load() > 0) {

@@ -57,7 +57,10 @@ class Seen(ctypes.Structure):
     """What windows saw of one kind of gap: sums, and sums of squares over the windows.
 
     ``n`` is of gaps, or of seconds where gaps are seen in slices. ``each_ops2`` and
-    ``each_op_ns2`` are sums of squares over the gaps.
+    ``each_op_ns2`` are sums of squares over the gaps; those of ``apart`` half of the squares of by
+    how much each window differs from the one before, of all ``pairs`` of such. Each gap is in the
+    sums as often as it weighs, which is 1 on average; ``weight``: as often as that in a sum with
+    others, where 1 is the mean of chance's windows. 0 where gaps weigh nothing else than 1.
     """
 
     _fields_: ClassVar = _fields(
@@ -65,11 +68,37 @@ class Seen(ctypes.Structure):
         *("n", "ns", "ops", "op_ns"),
         *("windows", "n2", "ops2", "ops_n", "op_ns2", "op_ns_n"),
         *("each_ops2", "each_op_ns2"),
+        *("pairs", "apart_n2", "apart_ops2", "apart_ops_n", "apart_op_ns2", "apart_op_ns_n"),
+        "weight",
+    )
+    _SUMS: ClassVar = ("ns", "ops", "op_ns", "each_ops2", "each_op_ns2")
+    _SQUARES: ClassVar = tuple(
+        apart + name
+        for apart in ("", "apart_")
+        for name in ("n2", "ops2", "ops_n", "op_ns2", "op_ns_n")
     )
 
     def add(self, other: "Seen") -> None:
-        for name, _ in self._fields_:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        """What both saw, each of whose gaps counts as often as it weighs."""
+        weights = self.n * self.weighs + other.n * other.weighs
+        weight = weights / (self.n + other.n) if weights else 1.0
+        own, others = self.weighs / weight, other.weighs / weight
+        for name in (*self._SUMS, *self._SQUARES):
+            power = 2 if name in self._SQUARES else 1
+            both = own**power * getattr(self, name) + others**power * getattr(other, name)
+            setattr(self, name, both)
+        self.n += other.n
+        self.windows += other.windows
+        self.pairs += other.pairs
+        self.weight = weight
+
+    def times_in(self, both: "Seen") -> float:
+        """How often each of its ops counts in a sum with others, which saw ``both``."""
+        return float(self.weighs / both.weighs) if self.n else 1.0
+
+    @property
+    def weighs(self) -> float:
+        return self.weight or 1.0
 
 
 class KindRow(ctypes.Structure):
@@ -107,7 +136,7 @@ class CellRow(ctypes.Structure):
     _fields_: ClassVar = [
         *_fields(ctypes.c_int64, "kind", "edge", "part", "mark", "slot", "ordinal"),
         ("name", ctypes.c_char_p),
-        *_fields(ctypes.c_int64, "count", "ns"),
+        *_fields(ctypes.c_double, "count", "ns"),
     ]
 
 
@@ -147,13 +176,14 @@ class Work(ctypes.Structure):
     ``silences``, how often a thread's events were switched off for the rest of an op or region;
     ``open_ns``, how long windows were open.
     ``marks`` have passed so far; ``novel`` had when a kind of gap was new, ``first`` when the
-    program's loop began to be looked for.
+    program's loop began to be looked for. ``unlike_ns``: of all that windows cost, what those did
+    that were opened for gaps unlike the others.
     """
 
     _fields_: ClassVar = _fields(
         ctypes.c_uint64,
         *("events", "ops", "op_ns", "samples", "sample_ns", "silences", "open_ns"),
-        *("marks", "novel", "first"),
+        *("marks", "novel", "first", "unlike_ns"),
     )
 
 
@@ -357,7 +387,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
     waits: dict[str, tuple[Any, list[Any]]] = {
         "op_meter_finish": (None, [uint64, int64, uint64]),
         "op_meter_wait": (None, [int64, uint64]),
-        "op_meter_window": (None, [int64, int64, int64, int64, int64, uint64]),
+        "op_meter_window": (None, [int64, int64, int64, int64, int64, int64, uint64]),
     }
     for symbol, (result, arguments) in {**signatures, **waits}.items():
         function = getattr(waiting if symbol in waits else lib, symbol)

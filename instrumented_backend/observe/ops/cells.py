@@ -28,6 +28,9 @@ class OnLine(NamedTuple):
     def plus(self, other: "OnLine") -> "OnLine":
         return OnLine(*map(sum, zip(self, other, strict=True)))
 
+    def times(self, factor: float) -> "OnLine":
+        return OnLine(self.ops * factor, self.ns * factor, self.ops_variance * factor**2)
+
 
 LineSums = dict[int, OnLine]  # by the line's number
 
@@ -42,11 +45,16 @@ class Cell:
     name: str
     mark: int
     slot: int  # among the mark's cells
-    count: int
-    time_ns: int
+    count: float
+    time_ns: float
     lines: LineSums
     """Empty where none are known."""
     turn: int = 0  # which of its name in the gap
+
+    def times(self, factor: float) -> "Cell":
+        lines = {line: sums.times(factor) for line, sums in self.lines.items()}
+        count, time_ns = self.count * factor, self.time_ns * factor
+        return replace(self, count=count, time_ns=time_ns, lines=lines)
 
     def plus(self, other: "Cell") -> "Cell":
         """The same ops, of another kind of gap as well."""
@@ -91,8 +99,9 @@ class _Rows(Collection[Cell]):
         return any(cell == each for each in self)
 
     def __iter__(self) -> Iterator[Cell]:
-        columns = "kind", "part", "mark", "slot", "name", "count", "ns", "ordinal"
-        for kind, part, mark, slot, name, count, ns, turn in self._columns.zipped(*columns):
+        words = self._columns.zipped("kind", "part", "mark", "slot", "name", "ordinal")
+        sums = zip(self._columns.doubles("count"), self._columns.doubles("ns"), strict=True)
+        for (kind, part, mark, slot, name, turn), (count, ns) in zip(words, sums, strict=True):
             lines = self._lines.of(kind, part, mark, slot, count, ns)
             yield Cell(self._names[name], mark, slot, count, ns, lines, turn)
 
@@ -100,21 +109,24 @@ class _Rows(Collection[Cell]):
 class Together(Collection[Cell]):
     """Cells of several parts, added up whenever somebody goes through them."""
 
-    def __init__(self, parts: Sequence[Collection[Cell]]) -> None:
+    def __init__(self, parts: Sequence[tuple[Collection[Cell], float]]) -> None:
+        """With each part, how often its ops count."""
         self._parts = parts
 
     def __len__(self) -> int:
-        return len({(cell.mark, cell.slot) for cell in itertools.chain(*self._parts)})
+        return len({(cell.mark, cell.slot) for part, _ in self._parts for cell in part})
 
     def __contains__(self, cell: object) -> bool:
         return any(cell == each for each in self)
 
     def __iter__(self) -> Iterator[Cell]:
         cells: dict[int, Cell] = {}
-        for cell in itertools.chain(*self._parts):
-            place = _place(cell.mark, cell.slot)
-            known = cells.get(place)
-            cells[place] = cell if known is None else known.plus(cell)
+        for part, factor in self._parts:
+            for each in part:
+                cell = each if factor == 1 else each.times(factor)
+                place = _place(cell.mark, cell.slot)
+                known = cells.get(place)
+                cells[place] = cell if known is None else known.plus(cell)
         return iter(cells.values())
 
 
@@ -158,12 +170,12 @@ class SampledLines:
         self._cells = cells
         self._shares: dict[_Group, dict[int, dict[int, float]]] = {}  # by part; by line
 
-    def of(self, kind: int, part: int, mark: int, slot: int, count: int, ns: int) -> LineSums:
+    def of(self, kind: int, part: int, mark: int, slot: int, count: float, ns: float) -> LineSums:
         """The ops and nanoseconds of a cell, by line."""
         place = _place(mark, slot)
         found = self._sums(kind, part, place)
         if len(found) < 2:  # nearly always
-            return {line: OnLine(float(count), float(ns)) for line in found}
+            return {line: OnLine(count, ns) for line in found}
         everywhere = _Samples.all_of(found.values())
         shares = None if kind < 0 else self._of_all_lengths(kind, part, place)
         lines: LineSums = {}
@@ -204,16 +216,18 @@ class SampledLines:
         return shares
 
     @functools.cached_property
-    def _counts(self) -> dict["_Group", dict[tuple[int, int], int]]:
+    def _counts(self) -> dict["_Group", dict[tuple[int, int], float]]:
         """Of the cells with samples of several lines: their ops, by kind and part."""
         several = {
             place
             for place, begin in self._begins.items()
             if len(set(self._lines[begin : self._ends[place]])) > 1
         }
-        counts: defaultdict[_Group, dict[tuple[int, int], int]] = defaultdict(dict)
-        columns = "kind", "part", "mark", "slot", "count"
-        for kind, part, mark, slot, count in self._cells.zipped(*columns):
+        counts: defaultdict[_Group, dict[tuple[int, int], float]] = defaultdict(dict)
+        words = self._cells.zipped("kind", "part", "mark", "slot")
+        for (kind, part, mark, slot), count in zip(
+            words, self._cells.doubles("count"), strict=True
+        ):
             place = _place(mark, slot)
             if place in several:
                 counts[place, kind // OCTAVES, part % 2][kind, part] = count

@@ -5,7 +5,7 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 """
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ PREPARING_NS = 100_000_000
 # Of the time of ops that windows measured: what seeing them adds to it is taken off, but only as
 # it is on average. All ops err by it together.
 SEEING = 0.07
+EXACT = 1e-6  # ops of each gap: what sums of weights are off by is less
 
 
 @dataclass
@@ -218,13 +219,15 @@ def _add(
     in_gap: dict[tuple[str, Line], float] | None,
     gpu: GpuSeen,
 ) -> None:
-    seen, turns = scaled.part.seen, scaled.part.turns
+    seen, turns, counts = scaled.part.seen, scaled.part.turns, scaled.part.counts
     for cell in scaled.part.cells:
         ops, ns = cell.count * scaled.ops_factor, cell.time_ns * scaled.ns_factor
-        # As uncertain as all of the part is; and besides, an op that is not in each of the gaps
-        # was in those that were seen by chance.
-        variance = scaled.ops_variance * (cell.count / seen.ops) ** 2 if seen.ops else 0.0
-        if scaled.ops_factor > 1 and turns[cell.name, cell.turn] % max(1.0, seen.n):
+        # As uncertain as all of the part is, and all of a name together; and besides, an op that is
+        # not in each of the gaps was in those that were seen by chance.
+        own, of_name = cell.count / (seen.ops or 1.0), counts[cell.name] / (seen.ops or 1.0)
+        variance = scaled.ops_variance * own * of_name
+        each = turns[cell.name, cell.turn] / max(1.0, seen.n)
+        if scaled.ops_factor > 1 and not math.isclose(each, round(each), abs_tol=EXACT):
             variance += scaled.ops_factor * (scaled.ops_factor - 1) * cell.count
         variance += scaled.clump_of(cell)
         named = result.by_name[cell.name]
@@ -248,7 +251,9 @@ def _add(
 def _add_doubts(result: Estimate, scaled: Scaled, lines: _Lines) -> None:
     """What the numbers of ops may differ by, those of gaps that may be among these."""
     parts = [scaled.part, *(doubt.others for doubt in scaled.doubts)]
-    counts = sum((part.counts for part in parts), Counter[str]())
+    counts: defaultdict[str, float] = defaultdict(float)
+    for name, count in (named for part in parts for named in part.counts.items()):
+        counts[name] += count
     doubts = {name: scaled.doubt_of(name) for name in counts}
     for name, variance in doubts.items():
         result.by_name[name].ops_variance += variance

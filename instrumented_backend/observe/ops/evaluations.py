@@ -6,7 +6,7 @@ seen of all of these tells of each.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -254,7 +254,7 @@ def _timed_as(wholes: Part, *others: Part) -> Part:
 
 def _op_ns_by_name(part: Part) -> dict[str, float]:
     """What one op of each name takes, on average."""
-    ns: Counter[str] = Counter()
+    ns: defaultdict[str, float] = defaultdict(float)
     for cell in part.cells:
         ns[cell.name] += cell.time_ns
     return {name: ns[name] / count for name, count in part.counts.items() if count}

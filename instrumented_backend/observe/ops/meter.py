@@ -391,10 +391,9 @@ class OpMeter(Observer):
                             return
                         done = self._work_done()
                     spent_s = work.spent_s(done)
-                    plan = self._schedule.next(
-                        spent_s - self._warm_up_s, spent_s, 1e-9 * done.open_ns
-                    )
-                    times_s = plan.wait_s, plan.length_s, LONGEST_GAP_S
+                    by_chance_s = spent_s - self._warm_up_s - 1e-9 * done.unlike_ns
+                    plan = self._schedule.next(by_chance_s, spent_s, 1e-9 * done.open_ns)
+                    times_s = plan.wait_s, plan.length_s, plan.last_stood_for_s, LONGEST_GAP_S
                     looks_s = work.looks_s(self._schedule.elapsed_s())
                     lib.op_meter_window(*(int(1e9 * s) for s in (*times_s, *looks_s)), awake)
 
@@ -411,6 +410,7 @@ class OpMeter(Observer):
             lib.op_meter_wait(int(1e9 * wait_s), awake)
         else:
             lib.op_meter_finish(window, int(1e9 * LONGEST_GAP_S), awake)
+            self._schedule.go_on()
             with self._lock:
                 if self._lib is not None and not self._is_warm_up:
                     spent_s = work.spent_s(self._work_done())

@@ -2,7 +2,7 @@
 
 import ctypes
 import mmap
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -32,17 +32,17 @@ class Part:
     cells: Collection[Cell]
 
     @cached_property
-    def counts(self) -> Counter[str]:
+    def counts(self) -> defaultdict[str, float]:
         """Of ops, by name."""
-        counts: Counter[str] = Counter()
+        counts: defaultdict[str, float] = defaultdict(float)
         for cell in self.cells:
             counts[cell.name] += cell.count
         return counts
 
     @cached_property
-    def turns(self) -> Counter[tuple[str, int]]:
+    def turns(self) -> defaultdict[tuple[str, int], float]:
         """Of ops, by name and which of that name in the gap."""
-        turns: Counter[tuple[str, int]] = Counter()
+        turns: defaultdict[tuple[str, int], float] = defaultdict(float)
         for cell in self.cells:
             turns[cell.name, cell.turn] += cell.count
         return turns

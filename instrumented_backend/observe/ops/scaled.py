@@ -138,7 +138,7 @@ def together(parts: list[Part]) -> Part:
     seen = Seen()
     for part in parts:
         seen.add(part.seen)
-    return Part(seen, Together([part.cells for part in parts]) if parts else [])
+    return Part(seen, Together([(part.cells, part.seen.times_in(seen)) for part in parts]))
 
 
 def deviation(seen: Seen, name: str = "ops") -> float:

@@ -108,18 +108,18 @@ def _of_group(
         if n > 0:
             on_edge = same_edge[kind.edge]
             regular = _regular(on_edge)
-            if regular is not None and random.seen.n:
-                yield Scaled(random, 1.0, 1.0)
-                seen, unseen = regular.seen, n - random.seen.n
-                all_alike = times(regular, unseen / seen.n, unseen * seen.ns / seen.n, unseen)
-                all_alike = timed(all_alike, ns - random.seen.ns)
+            unseen = n - random.seen.n
+            if regular is not None and random.seen.n and unseen > 0:
+                seen = regular.seen
+                all_alike = times(regular, n / seen.n, n * seen.ns / seen.n, unseen)
+                all_alike = _err_together(timed(all_alike, ns), unseen, on_edge)
                 yield _doubted(all_alike, kind, seen.n, unseen, on_edge)
             elif certain.seen.n or random.seen.n >= min(n, ENOUGH):
                 *known, last = of_others(certain, random, n, ns)
                 yield from known
                 last = timed(last, ns - sum(each.part.seen.ns for each in known))
                 known_n = certain.seen.n + random.seen.n
-                yield _doubted(last, kind, known_n, n - random.seen.n, on_edge)
+                yield _doubted(last, kind, known_n, unseen, on_edge)
             elif not known_whole and (near := _often_nearby(kind, on_edge)):
                 alike = timed(like(near, n, ns, group.octave), ns)
                 yield _doubted(alike, kind, 0, n, on_edge)
@@ -160,6 +160,16 @@ def _regular(same_edge: list[Group]) -> Part | None:
     if not apart or of_all > LESS_CERTAIN**2 * apart:
         return None
     return Part(seen, together([group.random for group in groups]).cells)
+
+
+def _err_together(scaled: Scaled, unseen: float, same_edge: list[Group]) -> Scaled:
+    """Gaps of all lengths, so many of which ``scaled`` tells of, are off by the same mean."""
+    times_more = sum(_not_certain(group) for group in same_edge) / unseen
+    return replace(
+        scaled,
+        ops_variance=scaled.ops_variance * times_more,
+        ns_variance=scaled.ns_variance * times_more,
+    )
 
 
 def _mean_ops(seen: Seen) -> float:

@@ -3,6 +3,8 @@
 from instrumented_backend.observe.native.build import Seen
 
 SPREAD = 2.0  # standard errors, to either side
+MANY = 8  # windows
+DRIFTS = 0.5  # times as far apart as all are from the mean, at most: seldom so by chance
 SKEW = 1.15  # what windows see is spread less evenly than Student's t has it
 # For few windows, twice the standard error is less than 19 in 20 (Student's t).
 _STUDENT = (12.7, 4.3, 3.2, 2.8, 2.6, 2.45, 2.4, 2.3, 2.3)
@@ -26,13 +28,25 @@ def variance(seen: Seen, name: str, factor: float) -> float:
 
 def variance_of_windows(seen: Seen, name: str, factor: float) -> float:
     """The same by how far two windows or more differ, and not by how far gaps do."""
-    squares, products = getattr(seen, f"{name}2"), getattr(seen, f"{name}_n")
-    ratio = getattr(seen, name) / seen.n
-    residuals = max(0.0, squares - 2 * ratio * products + ratio * ratio * seen.n2)
     # Windows differ in length: as good as so many of one length.
     alike = max(2.0, seen.n * seen.n / seen.n2)
     student = _student(alike - 1) / SPREAD
-    return float((factor * student) ** 2 * residuals * alike / (alike - 1))
+    residuals = _residuals(seen, name) * alike / (alike - 1)
+    if seen.windows >= MANY and seen.pairs >= seen.windows / 2:
+        # What a program does changes as it goes on, and windows are all over it: each is off by as
+        # much as it differs from the next one.
+        apart = _residuals(seen, name, "apart_") * seen.windows / seen.pairs
+        if apart < DRIFTS * residuals:
+            residuals = apart
+    return float((factor * student) ** 2 * residuals)
+
+
+def _residuals(seen: Seen, name: str, of: str = "") -> float:
+    """Of all windows, or of by how much they are ``apart_`` from the ones before: their squares."""
+    squares, products = getattr(seen, f"{of}{name}2"), getattr(seen, f"{of}{name}_n")
+    ratio = getattr(seen, name) / seen.n
+    n2 = getattr(seen, f"{of}n2")
+    return float(max(0.0, squares - 2 * ratio * products + ratio * ratio * n2))
 
 
 def variance_of_gaps(seen: Seen, name: str, factor: float) -> float:

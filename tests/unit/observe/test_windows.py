@@ -60,6 +60,25 @@ def test_windows_that_cost_next_to_nothing_are_half_of_the_time() -> None:
     assert plans.next(spent_s=1e-6, cost_s=1e-6, open_s=1.0).length_s == 0.5
 
 
+def test_a_window_stands_for_half_of_the_time_to_its_neighbours() -> None:
+    """Wherever in their intervals chance has put them."""
+    clock, draw = Clock(), random.Random(0)
+    plans = WindowSchedule(1.0, 1.0, 8.0, BUDGET, clock=clock, chance=draw.random)
+    clock.now += 100.0
+    plans.go_on()
+    spent_s, stood_for_s = 0.4, []  # all that was affordable: each window is made up for
+    for cost_s in (0.008, 0.04, 0.02, 0.0):
+        plan = plans.next(spent_s, 1.0, 25.0)
+        stood_for_s.append(plan.last_stood_for_s)
+        clock.now += plan.wait_s + plan.length_s
+        spent_s += cost_s
+    # From the beginning to the first it is half of an interval of 1 s; from there on, 4 ms of cost
+    # are 1 s of the budget of 0.4 %.
+    assert stood_for_s == pytest.approx([0.0, (0.5 + 2) / 2, (2 + 10) / 2, (10 + 5) / 2])
+    plans.go_on()
+    assert plans.next(spent_s, 1.0, 25.0).last_stood_for_s == 0.0
+
+
 @pytest.mark.parametrize(("chance", "wait_s"), [(0.0, 0.0), (0.25, 0.25), (1.0, 1.0)])
 def test_windows_are_anywhere_in_their_interval(chance: float, wait_s: float) -> None:
     clock = Clock()

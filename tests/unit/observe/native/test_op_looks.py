@@ -45,7 +45,7 @@ def steps(op_meter: Any) -> None:
 def looking(op_meter: Any, most_ns: int) -> threading.Thread:
     """Until woken, at what is unlike all that was seen; chance's window is an hour away."""
     awake, look_ns = op_meter.op_meter_awake(), 1_000_000
-    return later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, look_ns, most_ns, awake))
+    return later(lambda: op_meter.op_meter_window(HOUR_NS, 1, 1, 1, look_ns, most_ns, awake))
 
 
 def until_looked_at(op_meter: Any) -> None:
@@ -160,7 +160,9 @@ def test_windows_of_chance_that_saw_pauses_tell_nothing_of_evaluations(op_meter:
     awake, by_chance = op_meter.op_meter_awake(), native.Seen()
     while by_chance.windows < FEW:
         call(op_meter, 1)
-        window = later(lambda: op_meter.op_meter_window(0, 1_000_000, 1, HOUR_NS, -1, awake))
+        window = later(
+            lambda: op_meter.op_meter_window(0, 1_000_000, 1_000_000, 1, HOUR_NS, -1, awake)
+        )
         time.sleep(LONG_S)
         call(op_meter, 2)
         window.join()
@@ -205,13 +207,15 @@ def test_no_window_of_chance_opens_after_one_that_saw_all_there_was_then(op_mete
     steps(op_meter)
     look_at_one(op_meter)
     awake = op_meter.op_meter_awake()
-    times_ns = 10**9, 1_000_000, 1, 1_000_000, HOUR_NS
+    times_ns = 10**9, 1_000_000, 1_000_000, 1, 1_000_000, HOUR_NS
     thread = later(lambda: op_meter.op_meter_window(*times_ns, awake))
     until_looked_at(op_meter)
     time.sleep(1.1)
     call(op_meter, 2)
     thread.join()
     assert open_ns(op_meter, RANDOM) == 0
+    work = done(op_meter)
+    assert 0 < 1e-9 * work.unlike_ns <= spent_s(work)
 
 
 @pytest.mark.parametrize("is_cheap", [True, False])
@@ -222,7 +226,7 @@ def test_a_long_gap_that_began_in_a_window_of_chance_is_seen_to_its_end(
     wait: that may take a few of them, as a window is over in no time."""
     steps(op_meter)
     look_at_one(op_meter)
-    times_ns = 0, 50_000_000, 1, HOUR_NS, HOUR_NS if is_cheap else -1
+    times_ns = 0, 50_000_000, 50_000_000, 1, HOUR_NS, HOUR_NS if is_cheap else -1
     awake = op_meter.op_meter_awake()
     found: Counter[str] = Counter()
     for _ in range(20 if is_cheap else 3):

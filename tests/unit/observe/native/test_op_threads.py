@@ -380,7 +380,7 @@ def test_windows_from_several_threads_at_once(op_meter: Any) -> None:
             elif choice == 1:
                 op_meter.op_meter_close()
             elif choice == 2:
-                op_meter.op_meter_window(1000, 1_000_000, 1_000_000, 1_000_000, HOUR_NS, awake)
+                op_meter.op_meter_window(1000, *[1_000_000] * 4, HOUR_NS, awake)
             elif choice == 3:
                 op_meter.op_meter_finish(op_meter.op_meter_end(), 1_000_000, awake)
             elif turn % 3 == 0:

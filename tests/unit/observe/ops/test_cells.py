@@ -162,10 +162,10 @@ def test_cells_of_several_parts_are_added_up_each_time() -> None:
         ],
         [Cell("aten::add", 1, 3, 2, 50, {7: OnLine(1.0, 25.0, 0.5), 8: OnLine(1.0, 25.0, 0.5)})],
     ]
-    both = Together(parts)
+    both = Together([(parts[0], 1.0), (parts[1], 2.0)])
     for _ in range(2):
         assert list(both) == [
-            Cell("aten::add", 1, 3, 12, 450, {7: OnLine(11.0, 425.0, 4.5), 8: OnLine(1, 25, 0.5)}),
+            Cell("aten::add", 1, 3, 14, 500, {7: OnLine(12.0, 450.0, 6.0), 8: OnLine(2, 50, 2.0)}),
             Cell("aten::mul", 1, 4, 1, 5, {}),
         ]
     assert len(both) == 2
