@@ -19,6 +19,7 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
     "sleep": training.sleep,
     "generation": serving.generation,
     "lengths": training.lengths,
+    "growing": training.growing,
     "steps-60": partial(training.one_graph, steps=60),
     "steps-600": partial(training.one_graph, steps=600),
     "steps-6000": partial(training.one_graph, steps=6000),

@@ -210,6 +210,24 @@ def lengths(run: Run) -> None:
             optimizer.zero_grad()
 
 
+def growing(run: Run) -> None:
+    """After each step ever more ops, as where a loop's bound grows: windows cost ever more."""
+    model = Blocks(2).to(run.device)
+    inputs = forever(batches(run.device))
+    x = torch.randn(64, WIDTH, device=run.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    compiled = run.compile(model)
+    for step in run.times(3000):
+        with run.part("step"):
+            run.backward(loss_of(run.call(compiled, next(inputs))))
+            optimizer.step()
+            optimizer.zero_grad()
+        with run.spent(EAGER):
+            for _ in range(1 + step // 40):
+                with run.part(EAGER):
+                    torch.roll(x, 1)
+
+
 def eager_before(run: Run) -> None:
     """Half of the run, after `torch.compile` and before the first call."""
     model = Blocks(2).to(run.device)

@@ -289,6 +289,7 @@ void weigh_closed(Meter& m) {
     Tally& tally = by_chance ? unweighed_of(meter(), edge, length) : known;
     tally.sums.add_gap(window, own_ns, ops.ops, ops.op_ns);
     tally.ops.add(ops);
+    chance.cost_ns += by_chance && line.main ? double(cost_ns) : 0;
     if (!is_first) {
       ask_for_lines(meter(), position, tally, by_chance ? &known : nullptr);
     }

@@ -89,6 +89,7 @@ constexpr int64_t kNodeCostNs = 2200, kSilenceCostNs = 1300, kSilenceInsideNs = 
 // So long what is seen of a gap that was under way when a window opened is left out: until all of
 // PyTorch's paths for events are in the caches, the first ops take 5 to 10 us longer each.
 constexpr int64_t kLeadNs = 400000;
+constexpr double kMostCost = 0.75;  // of a window: what lasts on after its end has more
 constexpr double kMostWeight = 10;  // against the mean: what one window saw is one window's
 constexpr uint32_t kMeasured = 16, kAllMeasured = 128;  // of a window, the first so many all are
 constexpr int64_t kLongestOpCostNs = 5000;              // what takes longer was held up
@@ -687,10 +688,12 @@ const char* intern(Meter& m, std::string_view name) { return m.names.emplace(nam
 struct Chance {
   double stood_for_ns = 0, open_ns = 0;
   double window_ns = 0;  // of one that was not weighed yet; 0: there is none
+  double cost_ns = 0;    // of it: what went into seeing ops, in which there were no gaps
 
   // 0: it is not known for how much the window stands.
   double weigh(double stands_for_ns) {
-    const double own_ns = std::exchange(window_ns, 0);
+    const double all_ns = std::exchange(window_ns, 0);
+    const double own_ns = all_ns - std::min(std::exchange(cost_ns, 0), kMostCost * all_ns);
     if (stands_for_ns <= 0) {
       return mean();
     }
