@@ -35,8 +35,8 @@ class Part:
     def counts(self) -> defaultdict[str, float]:
         """Of ops, by name."""
         counts: defaultdict[str, float] = defaultdict(float)
-        for cell in self.cells:
-            counts[cell.name] += cell.count
+        for (name, _), count in self.turns.items():
+            counts[name] += count
         return counts
 
     @cached_property
