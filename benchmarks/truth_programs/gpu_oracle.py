@@ -22,6 +22,7 @@ from truth_programs.run import FIRST, Run
 
 PROFILED = 20  # turns of each loop
 PART = "part: "
+COLLECTIVE = "nccl"  # how the names of its kernels begin: ncclDevKernel_AllReduce_Sum_f32_...
 
 
 def clocked(name: str, device: str) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def clocked(name: str, device: str) -> dict[str, Any]:
 def profiled(name: str, device: str) -> dict[str, Any]:
     """By part, the share of the time of kernels, copies and memsets that graphs launched.
 
-    And how many seconds that is each time; and "busy": all of that time, to the time of all parts.
+    And how many seconds that is each time; and "busy": all of that time, to the time of all parts,
+    without collectives, in which a GPU waits for the other rank's host.
     """
     import torch
     import torch._functorch.config
@@ -93,12 +95,14 @@ def _shares(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
     starts = [start for start, _, _ in parts]
     inside: dict[str, float] = defaultdict(float)
     total: dict[str, float] = defaultdict(float)
+    waits_us = 0.0
     for event in events:
         found = bisect_right(starts, event.time_range.start) - 1
         if not event.kernels or found < 0 or event.time_range.start > parts[found][1]:
             continue  # launches nothing, or in a first time
         part, us = parts[found][2], sum(kernel.duration for kernel in event.kernels)
         total[part] += us
+        waits_us += sum(k.duration for k in event.kernels if k.name.startswith(COLLECTIVE))
         inside[part] += us * in_region(event)
     parts_us = sum(end - start for start, end, _ in parts)
     times = Counter(part for _, _, part in parts)
@@ -106,5 +110,5 @@ def _shares(events: Iterable[Any], cpu: Any) -> dict[str, Any]:
         "each_s": {part: us / times[part] / 1e6 for part, us in inside.items()},
         "shares": {part: inside[part] / us for part, us in total.items() if us},
         # Parts on threads of the program's own are none to the profiler: the clock has to tell.
-        "busy": sum(total.values()) / parts_us if parts_us else 0.0,
+        "busy": (sum(total.values()) - waits_us) / parts_us if parts_us else 0.0,
     }

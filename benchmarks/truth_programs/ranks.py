@@ -83,10 +83,16 @@ def fsdp2(run: Run) -> None:
 
 def _train(run: Run, compiled: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
     inputs = forever(batches(run.device, width=512))
+    with run.part("optimizer's kernels"):  # or some op of the first step waits while they load,
+        for parameter in compiled.parameters():  # and with them the collective under way
+            parameter.grad = torch.zeros_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad()
     for _ in run.times(300):
         with run.part("step"):
             loss = loss_of(run.call(compiled, next(inputs)))
             run.backward(loss)
             optimizer.step()
             optimizer.zero_grad()
-            loss.item()  # or this rank's host would run ahead of the other's GPU
+            with run.spent("aten::to"):  # or this host would run ahead of the other's GPU
+                loss.detach().cpu()

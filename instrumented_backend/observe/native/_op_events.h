@@ -459,7 +459,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   t.work.op_ns += own_ns;
   const bool was_silenced = t.silenced;
   listen_again(t);
-  const int64_t booking_since = was_silenced ? now_ns() : end;
+  const int64_t booking_since = t.measures && was_silenced ? now_ns() : end;
   if (t.work.events >= kEventsAtOnce) {
     flush_work(t);
   }
@@ -536,7 +536,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
       }
     }
   }
-  const int64_t booked = now_ns();
+  const int64_t booked = t.measures ? now_ns() : 0;
   // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
   timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {

@@ -17,6 +17,7 @@ from instrumented_backend.observe.ops.scaled import (
     FEW,
     LONG,
     UNLIKE,
+    Doubt,
     Group,
     Scaled,
     are_alike,
@@ -211,8 +212,19 @@ def _by_their_time(group: Group, ns: float, begun: Scaled | None) -> Iterator[Sc
             scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
             if part is random:
                 scaled = _one_window(_unlike(_with_edges(scaled, begun), certain))
-                scaled = replace(scaled, in_slices=True)
+                scaled = replace(scaled, in_slices=True, doubts=_beginnings(begun))
             yield scaled
+
+
+def _beginnings(begun: Scaled | None) -> tuple[Doubt, ...]:
+    """What only the beginnings have, as an optimizer's step, slices may have missed or met.
+
+    Two standard errors are all that had ``begun``.
+    """
+    if begun is None:
+        return ()
+    n = begun.ops_factor * begun.part.seen.n
+    return (Doubt(begun.part, (n / SPREAD) ** 2, besides=True),)
 
 
 def _slices_of_others(group: Group, after: list[Group]) -> Part:

@@ -29,10 +29,14 @@ SMALL_OP_NS = 10_000  # few take less, with the Python that calls them
 
 @dataclass(frozen=True)
 class Doubt:
-    """Some of the gaps may be like others: with which variance, how many."""
+    """Some of the gaps may be like others: with which variance, how many.
+
+    Or they may have what others have ``besides`` what was seen.
+    """
 
     others: Part
     variance: float
+    besides: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,10 +90,12 @@ class Scaled:
         if not self.doubts:
             return 0.0
         own = value(self.part) / self.part.seen.n
-        return max(
-            float(doubt.variance * (value(doubt.others) / doubt.others.seen.n - own) ** 2)
-            for doubt in self.doubts
-        )
+
+        def apart(doubt: Doubt) -> float:
+            each = value(doubt.others) / doubt.others.seen.n
+            return float(doubt.variance * (each - (0.0 if doubt.besides else own)) ** 2)
+
+        return max(map(apart, self.doubts))
 
 
 @dataclass

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 from truth_programs import clocks
-from truth_programs.clocks import HostClock
+from truth_programs.clocks import HostClock, StreamClock
 
 
 class Graph:
@@ -35,6 +35,26 @@ def test_one_clock_is_inside_of_what_is_ours_and_one_round_it(
 
     Graph(now)._observed(compiled, False)()
     assert (clock.total_s, clock.main_s, clock.own_s) == (5, 5, 1)
+
+
+def test_on_ranks_the_host_has_a_clock_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Round the events inside of what is ours: with them, as our own figure of it."""
+    now = [0.0]
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+
+    def recorded() -> None:
+        now[0] += 2
+
+    monkeypatch.setattr(clocks, "_recorded", recorded)
+    monkeypatch.setattr(Graph, "_observed", Graph._observed)
+    clock = StreamClock()
+    clock.watch(Graph)
+
+    def compiled() -> None:
+        now[0] += 5
+
+    Graph(now)._observed(compiled, False)()
+    assert clock.main_s == 9
 
 
 def test_calls_at_once_are_one_stretch_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
