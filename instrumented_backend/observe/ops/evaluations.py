@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.observed import Part
-from instrumented_backend.observe.ops.pooling import About, Pooled, looked_at, pooled
+from instrumented_backend.observe.ops.pooling import (
+    About,
+    Pooled,
+    looked_at,
+    pooled,
+    seen_whole,
+)
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
@@ -204,11 +210,12 @@ def _each(known: _Known, wholes: Seen) -> Pooled:
         about.append(About(gaps, by_chance.ops, by_chance.ops**2 / gaps, LOOKED, SLICES_TELL))
     if not wholes.n:
         return _found(about)
-    found = _found([About.of(wholes, WHOLE), *about])
+    whole = seen_whole(wholes, several)
+    found = _found([whole, *about])
     ended = about[0]
     # Slices are off by a third on a busy machine: those that are the same tell, whatever these say.
     same = have_the_same(wholes) and not ended.n
-    if same or not found.between:
+    if same or (whole.error <= WHOLE and not found.between):
         return Pooled(wholes.ops / wholes.n, found.mean_variance, 0.0)
     return found
 

@@ -4,11 +4,20 @@ How far gaps themselves differ is told from how far off each of them may be as a
 it, whose studies are of different size: by random effects (DerSimonian and Laird, 1986).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.scaled import LOOKED, NEARLY, SLICES_TELL
+from instrumented_backend.observe.ops.scaled import (
+    LOOKED,
+    NEARLY,
+    SLICES_TELL,
+    WHOLE,
+    Group,
+    have_the_same,
+)
+
+SHORTER = 0.5  # times the part by which gaps are shorter where they are seen whole
 
 
 @dataclass(frozen=True)
@@ -47,6 +56,20 @@ def looked_at(met: Seen, ended: Seen, name: str = "ops") -> list[About]:
         About.of(ended, NEARLY, name=name),
         About.of(met, LOOKED, SLICES_TELL, but=ended, name=name),
     ]
+
+
+def seen_whole(seen: Seen, near: Iterable[Group], name: str = "ops") -> About:
+    """Gaps that were seen from their beginning to their end, of all that are ``near`` them.
+
+    A loop that lasts for so long has fewer ops, for what seeing these takes: then its own time is
+    shorter than that of others. Where two had the same number of ops, it is none.
+    """
+    error = WHOLE
+    if seen.n and not have_the_same(seen):
+        near = list(near)
+        each_ns = sum(group.own_ns for group in near) / sum(sum(group.n) for group in near)
+        error = max(WHOLE, SHORTER * (1 - seen.ns / seen.n / each_ns))
+    return About.of(seen, error, name=name)
 
 
 @dataclass(frozen=True)

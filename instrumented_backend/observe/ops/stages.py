@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.pooling import About, looked_at, pooled
+from instrumented_backend.observe.ops.pooling import looked_at, pooled, seen_whole
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
@@ -18,7 +18,6 @@ from instrumented_backend.observe.ops.scaled import (
     FAR,
     SLICES_TELL,
     UNLIKE,
-    WHOLE,
     Group,
     Scaled,
     are_alike,
@@ -112,7 +111,7 @@ def _with_each(
     """
     total, variance = _of_all(stages, n, name)
     whole = together([other.random for other in near]).seen
-    known = [About.of(whole, WHOLE, name=name)]
+    known = [seen_whole(whole, near, name)]
     for other in near:
         known += looked_at(other.met, other.ended, name)
     each = pooled(known)

@@ -65,6 +65,16 @@ def test_one_seen_whole_does_not_tell_of_those_that_have_fewer() -> None:
     assert SPREAD * eager.ops_error < 0.1 * 4 * EACH
 
 
+def test_one_seen_whole_that_was_shorter_for_it_does_not_tell_of_the_others() -> None:
+    """Each lasts for half a second, however often its loop goes round."""
+    slices, looked = slices_of((500, 2150), (490, 2250), (495, 2100))
+    whole = part((1, 380 * MS, 1850, 300 * MS))
+    several = evaluations(8, 485, 28, slices, looked, by_chance=whole)
+    eager = found_with(several).eager
+    assert eager.ops == pytest.approx(STEPS + 1850 + 7 * 2100, rel=0.02)
+    assert SPREAD * eager.ops_error > 0.03 * 8 * 2100
+
+
 @pytest.mark.parametrize("n", [2, 7])
 def test_those_that_have_the_same_number_tell_whatever_slices_do(n: int) -> None:
     """As where they begin and end with small ops, and slices saw the ends."""

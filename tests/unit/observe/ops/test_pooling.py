@@ -1,9 +1,11 @@
 """How many ops each of several gaps has, of which some are known for sure and others about."""
 
 import pytest
+from seen_gaps import S, kind, part
 
 from instrumented_backend.observe.native.build import Seen
-from instrumented_backend.observe.ops.pooling import About, Pooled, pooled
+from instrumented_backend.observe.ops.pooling import About, Pooled, pooled, seen_whole
+from instrumented_backend.observe.ops.scaled import WHOLE, Group
 
 
 def about(error: float, *ops: float) -> About:
@@ -68,3 +70,13 @@ def test_a_part_of_what_was_seen_is_surer() -> None:
 
 def test_without_any() -> None:
     assert pooled([]) is None and pooled([about(0.1, 0, 0), about(0.1)]) is None
+
+
+def test_a_loop_that_lasts_for_so_long_has_fewer_ops_where_it_is_seen_whole() -> None:
+    """Of 0.5 s, seeing took a tenth: its ops, and so what others have, are off by half of that."""
+    near = [Group(1, 28, [kind(10, 5 * S)])]
+    one, two = part((1, 0.45 * S, 900, S)), part((1, 0.45 * S, 900, S), (1, 0.45 * S, 900, S))
+    assert seen_whole(one.seen, near).error == pytest.approx(0.05)
+    assert seen_whole(two.seen, near).error == WHOLE  # evaluations, on a faster machine
+    longer = part((1, 0.6 * S, 900, S))
+    assert seen_whole(longer.seen, near).error == WHOLE
