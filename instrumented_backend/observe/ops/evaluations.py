@@ -30,6 +30,7 @@ from instrumented_backend.observe.ops.scaled import (
     WHOLE,
     Group,
     Scaled,
+    beginnings,
     by_octave,
     deviation,
     have_the_same,
@@ -187,6 +188,7 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         op_ns / part.seen.op_ns if part.seen.op_ns else 1.0,
         ops_variance + unsure * ops**2,
         ns_variance + (unsure + ABOUT**2) * op_ns**2,
+        beginnings(shorter, n),
         in_slices=part is slices,
     )
 

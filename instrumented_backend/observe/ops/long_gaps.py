@@ -22,6 +22,7 @@ from instrumented_backend.observe.ops.scaled import (
     Scaled,
     are_alike,
     are_bare,
+    beginnings,
     by_octave,
     deviation,
     like,
@@ -212,19 +213,12 @@ def _by_their_time(group: Group, ns: float, begun: Scaled | None) -> Iterator[Sc
             scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
             if part is random:
                 scaled = _one_window(_unlike(_with_edges(scaled, begun), certain))
-                scaled = replace(scaled, in_slices=True, doubts=_beginnings(begun))
+                scaled = replace(scaled, in_slices=True, doubts=_begun_by(begun))
             yield scaled
 
 
-def _beginnings(begun: Scaled | None) -> tuple[Doubt, ...]:
-    """What only the beginnings have, as an optimizer's step, slices may have missed or met.
-
-    Two standard errors are all that had ``begun``.
-    """
-    if begun is None:
-        return ()
-    n = begun.ops_factor * begun.part.seen.n
-    return (Doubt(begun.part, (n / SPREAD) ** 2, besides=True),)
+def _begun_by(begun: Scaled | None) -> tuple[Doubt, ...]:
+    return () if begun is None else beginnings(begun.part, begun.ops_factor * begun.part.seen.n)
 
 
 def _slices_of_others(group: Group, after: list[Group]) -> Part:

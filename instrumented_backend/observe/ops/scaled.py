@@ -248,6 +248,14 @@ def like(near: Part, n: float, ns: float, octave: int) -> Scaled:
     )
 
 
+def beginnings(shorter: Part, n: float) -> tuple[Doubt, ...]:
+    """What ``n`` gaps may begin with, as ``shorter`` ones after the same mark: an optimizer's step.
+
+    Slices may have missed it, or met it. Two standard errors are all of it.
+    """
+    return (Doubt(shorter, (n / SPREAD) ** 2, besides=True),)
+
+
 def _octave_of(part: Part) -> int:
     return int(math.log2(max(1.0, part.seen.ns / part.seen.n)))
 

@@ -75,6 +75,17 @@ def test_one_seen_whole_that_was_shorter_for_it_does_not_tell_of_the_others() ->
     assert SPREAD * eager.ops_error > 0.03 * 8 * 2100
 
 
+def test_what_steps_end_with_may_begin_evaluations() -> None:
+    """An optimizer's ops, 50 of each step; of seven evaluations no window saw the beginning."""
+    mul = Cell("aten::mul_", 0, 1, 500, 5 * MS, {})
+    steps = kind(1000, S, None, part((10, 10 * MS, 500, 5 * MS), cells=[mul]), octave=19)
+    slices, looked = slices_of((500, 2150), (490, 2250), (495, 2100))
+    whole = part((1, 380 * MS, 1850, 300 * MS))
+    found = estimate(observed(steps, evaluations(8, 485, 28, slices, looked, by_chance=whole)))
+    named = found.by_name["aten::mul_"]
+    assert SPREAD * named.ops_error == pytest.approx(7 * 50, rel=0.01)
+
+
 @pytest.mark.parametrize("n", [2, 7])
 def test_those_that_have_the_same_number_tell_whatever_slices_do(n: int) -> None:
     """As where they begin and end with small ops, and slices saw the ends."""
