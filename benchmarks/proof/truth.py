@@ -56,7 +56,7 @@ def rows_of(program: str, runs: dict[str, list[Run]]) -> Iterator[Row]:
         )
         if mode != "always":
             yield from _against_always(row, always, listed)
-        yield from _of_ledger(row, mode, always, its_runs)
+        yield from _of_ledger(row, mode, always)
         if always[0].gpu is not None:
             yield row("GPU: captured, %", Run.gpu_pair, POINTS, True)
             yield row("GPU: right verdict", _verdict, 0)
@@ -111,24 +111,15 @@ def _against_always(row: MakeRow, always: list[Run], listed: list[str]) -> Itera
     )
 
 
-def _of_ledger(row: MakeRow, mode: str, always: list[Run], its_runs: list[Run]) -> Iterator[Row]:
+def _of_ledger(row: MakeRow, mode: str, always: list[Run]) -> Iterator[Row]:
     """The main thread's rows, as shares of the wall time."""
     for name in EXACT_ROWS:
-        if all(run.true_pct(name) is not None for run in (*always, *its_runs)):
-            yield row(
-                f"ledger: {name}, %",
-                lambda run, name=name: (run.ledger_pct(name), run.true_pct(name)),
-                POINTS,
-                True,
-            )
-        elif mode != "always":
-            true_pct = _median([run.ledger_pct(name) for run in always])
-            yield row(
-                f"ledger: {name}, %",
-                lambda run, name=name, true_pct=true_pct: (run.ledger_pct(name), true_pct),
-                POINTS,
-                True,
-            )
+        yield row(
+            f"ledger: {name}, %",
+            lambda run, name=name: (run.ledger_pct(name), run.true_pct(name)),
+            POINTS,
+            True,
+        )
     if mode != "always":
         times = EagerTimes(always)
         for name in SAMPLED_ROWS:
@@ -196,12 +187,6 @@ def _worst(rows: Iterator[Row]) -> Iterator[Row]:
 
 def _nearest(value: float | None, low: float, high: float = float("inf")) -> Pair:
     return value, low if value is None else nearest(value, low, high)
-
-
-def _median(values: list[float | None]) -> float:
-    """Of what is known; NaN, which nothing is equal to, where nothing is."""
-    known = [value for value in values if value is not None]
-    return statistics.median(known) if known else float("nan")
 
 
 def _medians(runs: list[dict[str, float]]) -> dict[str, float]:

@@ -136,7 +136,7 @@ class Run:
         return self._pct(self.ledger().get(row, {}).get("spread_s"))
 
     def true_pct(self, row: str) -> float | None:
-        """By the program's own clock; None where it cannot tell."""
+        """By the program's own clock; None where it has none for that row."""
         truth = self.truth
         seconds = {
             "startup": truth["startup_s"],

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from truth_programs.gpu_oracle import PART, _shares
 
-CPU, CUDA = "cpu", "cuda"
+CPU = "cpu"
 GRAPH = SimpleNamespace(name="TORCHDYNAMO", cpu_parent=None)
 
 
