@@ -22,7 +22,6 @@ from instrumented_backend.observe.ops.pooling import (
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,
     CUT,
-    FAR,
     FEW,
     LOOKED,
     SLICES_TELL,
@@ -31,10 +30,9 @@ from instrumented_backend.observe.ops.scaled import (
     Group,
     Scaled,
     beginnings,
-    by_octave,
     deviation,
+    far_shorter,
     have_the_same,
-    nearest,
     times,
     together,
 )
@@ -70,9 +68,7 @@ def like_evaluations(group: Group, after: list[Group]) -> list[Scaled] | None:
     windows = group.random.seen.windows + group.slices[1].seen.windows
     if group.octave < UNLIKE or windows >= FEW:
         return None
-    shorter = nearest(
-        group.octave, by_octave(other for other in after if other.octave <= group.octave - FAR)
-    )
+    shorter = far_shorter(group, after)
     if shorter is None:
         return None
     for reach in (NEAR, 0):

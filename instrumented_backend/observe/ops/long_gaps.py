@@ -25,6 +25,7 @@ from instrumented_backend.observe.ops.scaled import (
     beginnings,
     by_octave,
     deviation,
+    far_shorter,
     like,
     nearest,
     of_others,
@@ -94,9 +95,7 @@ def shorter_ones(group: Group, after: list[Group]) -> Part | None:
         or not any(other.looked.ns for other in _long(after))
     ):
         return None
-    return nearest(
-        group.octave, by_octave(other for other in known if other.octave <= group.octave - FAR)
-    )
+    return far_shorter(group, known)
 
 
 def _whole(group: Group) -> float:

@@ -248,12 +248,18 @@ def like(near: Part, n: float, ns: float, octave: int) -> Scaled:
     )
 
 
-def beginnings(shorter: Part, n: float) -> tuple[Doubt, ...]:
+def beginnings(shorter: Part | None, n: float) -> tuple[Doubt, ...]:
     """What ``n`` gaps may begin with, as ``shorter`` ones after the same mark: an optimizer's step.
 
     Slices may have missed it, or met it. Two standard errors are all of it.
     """
-    return (Doubt(shorter, (n / SPREAD) ** 2, besides=True),)
+    return () if shorter is None else (Doubt(shorter, (n / SPREAD) ** 2, besides=True),)
+
+
+def far_shorter(group: Group, after: Iterable[Group]) -> Part | None:
+    """What was seen of gaps ``after`` the same mark that its own are far longer than."""
+    known = by_octave(other for other in after if other.octave <= group.octave - FAR)
+    return nearest(group.octave, known)
 
 
 def _octave_of(part: Part) -> int:

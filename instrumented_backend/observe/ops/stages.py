@@ -23,8 +23,7 @@ from instrumented_backend.observe.ops.scaled import (
     are_alike,
     are_bare,
     beginnings,
-    by_octave,
-    nearest,
+    far_shorter,
     together,
 )
 from instrumented_backend.observe.ops.spread import SPREAD, variance_of_windows
@@ -89,9 +88,7 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
         ops_variance += (unseen * ops / SPREAD) ** 2
         ns_variance += (unseen * op_ns / SPREAD) ** 2
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
-    known = by_octave(other for other in after if other.octave <= group.octave - FAR)
-    shorter = nearest(group.octave, known)
-    doubts = () if shorter is None else beginnings(shorter, n)
+    doubts = beginnings(far_shorter(group, after), n)
     rest = Scaled(slices, *factors, ops_variance, ns_variance, doubts, in_slices=True)
     return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
 
