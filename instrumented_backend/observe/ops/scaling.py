@@ -228,9 +228,9 @@ def _has_ops(group: Group, ops: float) -> bool:
 
 
 def _often_nearby(kind: Kind, same_edge: list[Group]) -> Part | None:
-    """Gaps in the same position, of another length, if enough were seen."""
-    near = nearest(kind.octave, by_octave(same_edge))
-    return near if near is not None and near.seen.n >= ENOUGH else None
+    """Gaps in the same position, of the nearest length of which enough were seen."""
+    seen = by_octave(same_edge).items()
+    return nearest(kind.octave, {octave: part for octave, part in seen if part.seen.n >= ENOUGH})
 
 
 def _of_few(

@@ -94,11 +94,13 @@ def test_positions_of_which_too_few_were_seen_are_taken_together() -> None:
 
 
 def test_a_position_at_another_length_comes_before_other_positions() -> None:
-    # 3 ops in each gap of its own edge, one octave shorter; 50 elsewhere, in its own.
+    # 3 ops in each gap of its own edge, one octave shorter; of the one that is longer only one was
+    # seen; 50 elsewhere, in its own.
     shorter = kind(20, 10_000, None, part((5, 2500, 15, 10)), octave=9, edge=7)
+    longer = kind(1, 3000, None, part((1, 3000, 3, 10)), octave=11, edge=7)
     elsewhere = kind(20, 30_000, None, part((5, 7500, 250, 10)))
-    found = estimate(observed(kind(4, 6000, edge=7), shorter, elsewhere))
-    assert found.eager.ops == pytest.approx(20 * 3 + 20 * 50 + 4 * 3)
+    found = estimate(observed(kind(4, 6000, edge=7), shorter, longer, elsewhere))
+    assert found.eager.ops == pytest.approx(20 * 3 + 3 + 20 * 50 + 4 * 3)
 
 
 def test_octaves_are_scaled_apart() -> None:
