@@ -538,17 +538,25 @@ double long_ones_known(const Meter& m, const Mark* mark) {
   return known;
 }
 
-// How many ops each gap after a mark has that was looked at, as slices of it tell; 0: none was.
-double ops_of_looked(const Meter& m, const Mark* mark) {
-  Seen all{};
+// Gaps after a mark that were looked at.
+struct Looked {
+  double gaps = 0;
+  double ended = 0;  // of these, seen to their end
+  double ops = 0;    // of each, as slices of it tell; 0: none was looked at
+};
+
+Looked looked_after(const Meter& m, const Mark* mark) {
+  Looked all;
   each_length_after(m, mark, [&](const Edge&, const Length& length) {
     if (length.observed) {
       const Seen& looked = length.observed->looked.seen;
-      all.n += looked.n;
+      all.gaps += looked.n;
       all.ops += looked.ops;
+      all.ended += length.observed->ended.seen.n;
     }
   });
-  return all.n > 0 ? all.ops / all.n : 0;
+  all.ops /= std::max(1.0, all.gaps);
+  return all;
 }
 
 void close_window();

@@ -11,6 +11,8 @@ namespace {
 constexpr int64_t kSliceNs = 4000000;
 constexpr double kLooksApart = 1.25;  // times as long it has gone on at the next one of it
 constexpr double kMayCost = 0.8;      // of what is left: to see one to its end
+// Until two have been, slices of all but two are saved for that, if two thirds of it are left.
+constexpr double kToEnd = 2, kSaves = 1.5;
 constexpr int64_t kLongestEndNs = 60000000000;  // that is waited for with one
 std::atomic<int64_t> unlike_ns{0};              // what windows for such have cost
 
@@ -193,7 +195,7 @@ void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_
     if (main != nullptr && main->watched) {
       const Mark* mark = main->from->mark;
       pass = main->pass;
-      stays = ops_of_looked(m, mark) > 0 && long_ones_known(m, mark) < kFewKnown;
+      stays = looked_after(m, mark).ops > 0 && long_ones_known(m, mark) < kFewKnown;
     }
   }
   const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
@@ -208,8 +210,9 @@ void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_
 // Waits, and every so often looks for what the main thread runs that is unlike all that was seen,
 // such as an evaluation after many steps: chance seldom meets it. Windows see slices of it, the
 // farther apart, the longer it goes on; and of one like others that were looked at, all that comes,
-// if that costs little enough. `most_ns`: what such windows may have cost by now. True if chance's
-// window may open: not after one that saw all there was at that moment.
+// if that costs little enough, for which slices of others are saved. `most_ns`: what such windows
+// may have cost by now. True if chance's window may open: not after one that saw all there was at
+// that moment.
 bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t look_ns,
                    int64_t most_ns, int64_t longest_ns, uint64_t awake) {
   Meter& m = meter();
@@ -232,7 +235,7 @@ bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       continue;
     }
     int64_t gap_ns = 0;
-    double ops = 0;  // that such have
+    Looked such;
     {
       const Booked booked(m);
       const int64_t now = now_ns();
@@ -242,16 +245,20 @@ bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       }
       if (main->main && is_unlike_others(m, *main, now)) {
         gap_ns = now - main->gap_start;
-        ops = next_ns == 0 ? ops_of_looked(m, main->from->mark) : 0;
+        such = next_ns == 0 ? looked_after(m, main->from->mark) : Looked();
       }
     }
     if (gap_ns > next_ns) {
       next_ns = int64_t(kLooksApart * double(gap_ns));
       const int64_t before_ns = spent_ns();
       const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
-      if (ops > 0 && ops * ns_of_op() < double(may_cost_ns)) {
+      // Of one to its end, as a part of that.
+      const double share = such.ops * ns_of_op() / double(std::max<int64_t>(1, may_cost_ns));
+      if (such.ops > 0 && share < 1) {
         run_to_end_of(lock, *main, pass, may_cost_ns, longest_ns, awake);
         is_due = now_ns() < moment;
+      } else if (such.ops > 0 && share < kSaves && such.gaps >= kToEnd && such.ended < kToEnd) {
+        next_ns = kNever;
       } else {
         run_certain(lock, kSliceNs, longest_ns, awake);
       }

@@ -29,6 +29,7 @@ X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
 LONG_OCTAVE = 28
 OPS = 30_000  # of an evaluation
+MAY_COST = 0.8  # of what is left, one that is seen to its end
 
 
 def steps(op_meter: Any) -> None:
@@ -74,10 +75,10 @@ def woken(op_meter: Any, thread: threading.Thread) -> None:
     thread.join()
 
 
-def look_at_one(op_meter: Any) -> None:
-    """At a gap with many ops, of which is then known how many."""
+def look_at(op_meter: Any, number: int) -> None:
+    """At gaps with many ops, of which is then known how many; from the second on to their end."""
     thread = looking(op_meter, HOUR_NS)
-    while not any(kind.looked.ops for kind in seen(op_meter).kinds):
+    while total(kind.looked for kind in seen(op_meter).kinds if kind.looked.ops).n < number:
         call(op_meter, 1)
         until_looked_at(op_meter)
         for _ in range(5_000):
@@ -143,7 +144,7 @@ def test_of_a_gap_that_was_seen_to_its_end_all_but_the_beginning_is_known(op_met
     for _ in range(5):  # a look that comes late sees too little
         op_meter.op_meter_clear()
         steps(op_meter)
-        look_at_one(op_meter)
+        look_at(op_meter, 1)
         thread = looking(op_meter, HOUR_NS)
         evaluate_and_wait(op_meter)
         woken(op_meter, thread)
@@ -156,7 +157,7 @@ def test_of_a_gap_that_was_seen_to_its_end_all_but_the_beginning_is_known(op_met
 def test_windows_of_chance_that_saw_pauses_tell_nothing_of_evaluations(op_meter: Any) -> None:
     """However many they were: looks go on."""
     steps(op_meter)
-    look_at_one(op_meter)
+    look_at(op_meter, 1)
     awake, by_chance = op_meter.op_meter_awake(), native.Seen()
     while by_chance.windows < FEW:
         call(op_meter, 1)
@@ -184,7 +185,7 @@ def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
     """If that costs little enough of what windows may cost; and no longer."""
     steps(op_meter)
     spent_ns = 1e9 * spent_s(done(op_meter))
-    look_at_one(op_meter)
+    look_at(op_meter, 1)
     of_looks_ns = 1e9 * spent_s(done(op_meter)) - spent_ns
     thread = looking(op_meter, HOUR_NS if is_cheap else int(of_looks_ns) + 1_000)
     until_looked_at(op_meter)
@@ -205,7 +206,7 @@ def test_a_gap_like_one_that_was_looked_at_is_seen_to_its_end(
 def test_no_window_of_chance_opens_after_one_that_saw_all_there_was_then(op_meter: Any) -> None:
     """Or what runs after such a gap would be more likely to be seen than the rest."""
     steps(op_meter)
-    look_at_one(op_meter)
+    look_at(op_meter, 1)
     awake = op_meter.op_meter_awake()
     times_ns = 10**9, 1_000_000, 1_000_000, 1, 1_000_000, HOUR_NS
     thread = later(lambda: op_meter.op_meter_window(*times_ns, awake))
@@ -225,7 +226,7 @@ def test_a_long_gap_that_began_in_a_window_of_chance_is_seen_to_its_end(
     """Where it is like one that was looked at, and costs little enough; else for as long as windows
     wait: that may take a few of them, as a window is over in no time."""
     steps(op_meter)
-    look_at_one(op_meter)
+    look_at(op_meter, 1)
     times_ns = 0, 50_000_000, 50_000_000, 1, HOUR_NS, HOUR_NS if is_cheap else -1
     awake = op_meter.op_meter_awake()
     found: Counter[str] = Counter()
@@ -243,3 +244,24 @@ def test_a_long_gap_that_began_in_a_window_of_chance_is_seen_to_its_end(
         if found["aten::tanh"]:
             break
     assert found["aten::tanh"] == (2 if is_cheap else 0)
+
+
+@pytest.mark.parametrize(("left", "sees"), [(0.5, True), (0.8, False)])
+def test_slices_are_saved_for_a_gap_that_is_seen_to_its_end(
+    op_meter: Any, left: float, sees: bool
+) -> None:
+    """If most of what that costs is left."""
+    steps(op_meter)
+    look_at(op_meter, 2)
+    work, looked = done(op_meter), total(kind.looked for kind in seen(op_meter).kinds)
+    cost_ns = looked.ops / looked.n * (work.events * 150 + work.op_ns) / work.ops
+    call(op_meter, 1)
+    thread = looking(op_meter, int(work.unlike_ns + left * cost_ns / MAY_COST))
+    if sees:
+        until_looked_at(op_meter)
+    else:
+        for _ in range(5 * OPS):
+            torch.cos(X)
+        assert done(op_meter).ops == work.ops
+    woken(op_meter, thread)
+    call(op_meter, 2)
