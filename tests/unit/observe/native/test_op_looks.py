@@ -23,7 +23,7 @@ from metering import (
 
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.scaled import FEW
-from instrumented_backend.observe.ops.work import done, spent_s
+from instrumented_backend.observe.ops.work import EVENT_S, done, spent_s
 
 X = torch.ones(2)
 LONG_S = 0.3  # longer than a gap that is seen whole
@@ -254,7 +254,8 @@ def test_slices_are_saved_for_a_gap_that_is_seen_to_its_end(
     steps(op_meter)
     look_at(op_meter, 2)
     work, looked = done(op_meter), total(kind.looked for kind in seen(op_meter).kinds)
-    cost_ns = looked.ops / looked.n * (work.events * 150 + work.op_ns) / work.ops
+    each_op_ns = (1e9 * EVENT_S * work.events + work.op_ns) / work.ops
+    cost_ns = looked.ops / looked.n * each_op_ns
     call(op_meter, 1)
     thread = looking(op_meter, int(work.unlike_ns + left * cost_ns / MAY_COST))
     if sees:
