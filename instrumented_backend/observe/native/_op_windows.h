@@ -252,12 +252,11 @@ bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
       next_ns = int64_t(kLooksApart * double(gap_ns));
       const int64_t before_ns = spent_ns();
       const int64_t may_cost_ns = int64_t(kMayCost * double(most_ns - unlike_ns));
-      // Of one to its end, as a part of that.
-      const double share = such.ops * ns_of_op() / double(std::max<int64_t>(1, may_cost_ns));
-      if (such.ops > 0 && share < 1) {
+      const double to_end_ns = such.ops > 0 ? such.ops * ns_of_op() : HUGE_VAL;
+      if (to_end_ns < may_cost_ns) {
         run_to_end_of(lock, *main, pass, may_cost_ns, longest_ns, awake);
         is_due = now_ns() < moment;
-      } else if (such.ops > 0 && share < kSaves && such.gaps >= kToEnd && such.ended < kToEnd) {
+      } else if (such.gaps >= kToEnd && such.ended < kToEnd && to_end_ns < kSaves * may_cost_ns) {
         next_ns = kNever;
       } else {
         run_certain(lock, kSliceNs, longest_ns, awake);
