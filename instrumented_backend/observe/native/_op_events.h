@@ -7,19 +7,20 @@
 
 namespace {
 
-bool is_node(const char* name) { return std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0; }
+bool is_node(const char* name) {
+  return name[0] == 'a' && name[1] == 'u' &&
+         std::strncmp(name, kNodePrefix, kNodePrefixLength) == 0;
+}
 
 const char* op_name(const char* name) { return is_node(name) ? name + kNodePrefixLength : name; }
 
-uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, size_t hash, const char* before,
-                  uint32_t first) {
+uint32_t add_cell(Meter& m, const Meter::Key& key, Mark* mark, const char* before, uint32_t first) {
   const bool is_turn = key.ordinal > 0 || key.before != nullptr;
   if (m.cells.size() >= (is_turn ? kMaxTurns : kMaxCells)) {
     return kNoCell;
   }
   const uint32_t index = m.cells.size();
   Cell& cell = m.cells.emplace_back();
-  cell.hash = hash;
   cell.name = key.name;
   cell.before = before;
   cell.mark = key.mark;
@@ -44,18 +45,17 @@ bool comes_after(const Cell& cell, const char* before) {
 }
 
 // The cell of an op in the pass under way; kNoCell if there are too many.
-uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint64_t pass,
-                  const char* before) {
+uint32_t index_of(Meter& m, const char* name, Mark* mark, uint64_t pass, const char* before) {
   Meter::Key key{intern(m, name), mark == nullptr ? -1 : mark->number, 0, nullptr};
   const auto found_first = m.index.find(key);
   if (found_first == m.index.end()) {
-    return add_cell(m, key, mark, hash, before, m.cells.size());
+    return add_cell(m, key, mark, before, m.cells.size());
   }
   const uint32_t first = found_first->second;
   key.ordinal = ordinal_after(m.cells[first], pass);
   const auto found = m.index.find(key);
   if (found == m.index.end()) {
-    const uint32_t added = add_cell(m, key, mark, hash, before, first);
+    const uint32_t added = add_cell(m, key, mark, before, first);
     return added == kNoCell ? first : added;
   }
   if (comes_after(m.cells[found->second], before)) {
@@ -66,7 +66,7 @@ uint32_t index_of(Meter& m, std::string_view name, size_t hash, Mark* mark, uint
   if (found_after != m.index.end()) {
     return found_after->second;
   }
-  const uint32_t added = add_cell(m, key, mark, hash, before, first);
+  const uint32_t added = add_cell(m, key, mark, before, first);
   return added == kNoCell ? found->second : added;
 }
 
@@ -82,22 +82,22 @@ const char* op_before(const Meter& m, const Thread& t, uint64_t pass, bool from_
 }
 
 // Which cell an op is of; kNoCell if there are too many.
-uint32_t find_cell(Meter& m, Thread& t, std::string_view name, Mark* mark, uint64_t pass,
+uint32_t find_cell(Meter& m, Thread& t, const char* name, Mark* mark, uint64_t pass,
                    bool from_begin) {
   const int32_t number = mark == nullptr ? -1 : mark->number;
-  const size_t hash = std::hash<std::string_view>()(name);
   const char* before = op_before(m, t, pass, from_begin);
   // Mostly the one that came next last time comes next.
   uint32_t index = t.last_cell < m.cells.size() ? m.cells[t.last_cell].successor : kNoCell;
   if (index != kNoCell) {
     const Cell& cell = m.cells[index];
-    if (cell.hash != hash || cell.mark != number || !comes_after(cell, before) ||
-        cell.ordinal != ordinal_after(m.cells[cell.first], pass)) {
+    if (cell.mark != number || !comes_after(cell, before) ||
+        cell.ordinal != ordinal_after(m.cells[cell.first], pass) ||
+        std::strcmp(cell.name, name) != 0) {
       index = kNoCell;
     }
   }
   if (index == kNoCell) {
-    index = index_of(m, name, hash, mark, pass, before);
+    index = index_of(m, name, mark, pass, before);
     if (index == kNoCell) {
       ++m.lost;
       return kNoCell;
@@ -149,7 +149,14 @@ bool is_wrapper(const char* name) {
 
 // Dynamo marks its compilations while a profiler is on.
 bool is_compilation(const char* name) {
-  return std::strcmp(name, "dynamo") == 0 || starts_with(name, "entire_backward_compile");
+  switch (name[0]) {
+    case 'd':
+      return std::strcmp(name, "dynamo") == 0;
+    case 'e':
+      return starts_with(name, "entire_backward_compile");
+    default:
+      return false;
+  }
 }
 
 // What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From so
@@ -287,14 +294,17 @@ void begin_op(Thread& t) {
 class TimedOp {
  public:
   explicit TimedOp(Thread& t) : t_(t) {}
-  ~TimedOp() { close(0, nullptr, 0); }
+  ~TimedOp() {
+    if (is_under_way()) {
+      close(0, nullptr, 0);
+    }
+  }
   TimedOp(const TimedOp&) = delete;
   TimedOp& operator=(const TimedOp&) = delete;
 
+  bool is_under_way() const { return t_.op.number != 0; }
+
   void close(int64_t ns, const char* name, uint64_t cell) {
-    if (t_.op.number == 0) {
-      return;
-    }
     const int64_t start = now_ns();
     end_span(std::exchange(t_.op, {}), ns, 0, name, cell);
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
@@ -329,7 +339,7 @@ bool is_measured(Thread& t) {
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
-  Thread& t = self;
+  Thread& t = this_thread();
   ++t.depth;
   ++t.work.events;
   t.has_work = true;
@@ -441,7 +451,7 @@ Ops* seen_part(Line& line, uint64_t seen_by, int64_t ns) {
 }
 
 void on_end(const at::RecordFunction& event, at::ObserverContext*) {
-  Thread& t = self;
+  Thread& t = this_thread();
   if (t.depth == 0) {
     return;  // it began on another thread
   }
@@ -450,11 +460,13 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   const int64_t end = now_ns();
   TimedOp timed(t);
+  const char* full_name = event.name();
+  const bool node = is_node(full_name);
   t.op_depth = 0;
   const int64_t inside_ns =
       int64_t(t.inner * kInnerShare * t.own_ns) + (t.silenced ? kSilenceInsideNs : 0);
-  const int64_t own_ns = int64_t(t.own_ns) + (is_node(event.name()) ? kNodeCostNs : 0) +
-                         (t.silenced ? kSilenceCostNs : 0);
+  const int64_t own_ns =
+      int64_t(t.own_ns) + (node ? kNodeCostNs : 0) + (t.silenced ? kSilenceCostNs : 0);
   const int64_t cost_ns = own_ns + int64_t((kEventShare + t.inner * kInnerShare) * t.own_ns);
   t.work.op_ns += own_ns;
   const bool was_silenced = t.silenced;
@@ -499,8 +511,9 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     booking.pass = line != nullptr ? &line->pass : &m.clears;
     booking.was = *booking.pass;
-    const uint32_t index = find_cell(m, t, op_name(event.name()), line ? line->from->mark : nullptr,
-                                     line ? booking.was : 0, line != nullptr && line->watched);
+    const uint32_t index = find_cell(m, t, node ? full_name + kNodePrefixLength : full_name,
+                                     line ? line->from->mark : nullptr, line ? booking.was : 0,
+                                     line != nullptr && line->watched);
     if (index == kNoCell) {
       return;
     }
@@ -538,7 +551,9 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   const int64_t booked = t.measures ? now_ns() : 0;
   // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
-  timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
+  if (timed.is_under_way()) {
+    timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
+  }
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - booking_since;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);

@@ -599,9 +599,9 @@ void end_line(Line* line) {
 struct Ending {
   bool is_due = false;
   ~Ending() {
-    if (is_due && self.line != nullptr) {
-      self.notes = nullptr;
-      end_line(std::exchange(self.line, nullptr));
+    if (is_due && this_thread().line != nullptr) {
+      this_thread().notes = nullptr;
+      end_line(std::exchange(this_thread().line, nullptr));
     }
   }
 };
@@ -651,7 +651,7 @@ int32_t event_number(Meter& m, const char* name) {
 }
 
 void event_mark(const at::RecordFunction& event, bool begins) {
-  Thread& t = self;
+  Thread& t = this_thread();
   if (t.regions || t.quiet) {
     return;
   }

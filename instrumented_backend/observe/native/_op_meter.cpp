@@ -129,7 +129,7 @@ void op_meter_wake() {
 }
 
 void op_meter_enter(int64_t key) {
-  Thread& t = self;
+  Thread& t = this_thread();
   if (t.regions++ > 0) {
     return;
   }
@@ -164,7 +164,7 @@ void op_meter_enter(int64_t key) {
 }
 
 void op_meter_leave(int64_t key) {
-  Thread& t = self;
+  Thread& t = this_thread();
   if (t.regions == 0) {
     return;
   }
@@ -204,7 +204,7 @@ void op_meter_leave(int64_t key) {
 // What this thread runs from here to the matching call with -1 is not the program's. `compiles`:
 // it is a compilation, which may have begun before this library was there, at `since_ns`.
 void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
-  Thread& t = self;
+  Thread& t = this_thread();
   Meter& m = meter();
   if (change < 0 && t.quiet == 0) {
     return;  // it began before a fork
@@ -252,7 +252,7 @@ void op_meter_sample(int64_t (*sampler)(const char*), int32_t each) {
 }
 
 void op_meter_work(Work* out) {
-  flush_work(self);
+  flush_work(this_thread());
   const Booked lock(meter());
   std::lock_guard<std::mutex> work_lock(work_mutex);
   *out = work;
@@ -320,8 +320,8 @@ void op_meter_clear() {
 void op_meter_after_fork() {
   Meter& m = meter();
   new (&window_changed) std::condition_variable;  // other threads may have waited for it
-  listen_again(self);
-  self = Thread();
+  listen_again(this_thread());
+  this_thread() = Thread();
   if (handle != at::INVALID_CALLBACK_HANDLE) {
     at::removeCallback(handle);
     handle = at::INVALID_CALLBACK_HANDLE;

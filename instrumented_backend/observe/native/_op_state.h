@@ -164,7 +164,6 @@ constexpr int32_t kNoLine = -1, kSeveralLines = -2;
 // line of the program. A cache line each, in the order in which they first ran: what else a step
 // does has mostly driven them out of the cache.
 struct alignas(kCacheLine) Cell {
-  size_t hash;         // of the name
   const char* name;    // interned
   const char* before;  // the name of the op before it
   int32_t mark;
@@ -231,7 +230,9 @@ struct Ops {
       cells[slot] = CellSum();
     }
     touched.clear();
-    samples.clear();
+    if (!samples.empty()) {  // it would go through all of its buckets
+      samples.clear();
+    }
     ops = op_ns = 0;
   }
 };
@@ -835,7 +836,10 @@ uint32_t next_random(Thread& t) {
   return t.random;
 }
 
-thread_local Thread self;
+thread_local Thread own_state;
+
+// Not inline: the compiler would ask for its address anew after each call that it makes.
+[[gnu::noinline]] Thread& this_thread() { return own_state; }
 
 bool is_engine(Thread& t) {
   if (t.engine < 0) {
