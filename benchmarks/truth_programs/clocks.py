@@ -167,11 +167,15 @@ class GraphClock:
     def __init__(self) -> None:
         self.total_s = 0.0
         self.first_s = 0.0  # in the first times of all parts
+        self.parts: set[str] = set()
+        """Those in which graphs are called."""
 
     @contextmanager
     def watch(self, name: str, number: int) -> Iterator[None]:
         before_s = self.total_s
         yield
+        if self.total_s > before_s:
+            self.parts.add(name)
         if number < FIRST:
             self.first_s += self.total_s - before_s
 

@@ -26,7 +26,10 @@ COLLECTIVE = "nccl"  # how the names of its kernels begin: ncclDevKernel_AllRedu
 
 
 def clocked(name: str, device: str) -> dict[str, Any]:
-    """How many steps the host was ahead at the end; its seconds in graphs in their first times."""
+    """How many steps the host was ahead at the end; its seconds in graphs in their first times.
+
+    A step is a turn of a part that calls graphs: others may be a single op each.
+    """
     import torch
     import torch._functorch.config
 
@@ -41,10 +44,10 @@ def clocked(name: str, device: str) -> dict[str, Any]:
     start = time.perf_counter()
     torch.cuda.synchronize()
     ahead_s = time.perf_counter() - start
-    turns = sum(max(0, count - FIRST) for count in run.parts.values())
+    turns = sum(max(0, run.parts[part] - FIRST) for part in clock.parts)
     return {
         "first_s": clock.first_s,
-        "turns_ahead": ahead_s / (sum(run.part_s.values()) / turns),
+        "turns_ahead": ahead_s / (sum(run.part_s[part] for part in clock.parts) / turns),
     }
 
 

@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 from truth_programs import clocks
-from truth_programs.clocks import HostClock, StreamClock
+from truth_programs.clocks import GraphClock, HostClock, StreamClock
+from truth_programs.run import FIRST
 
 
 class Graph:
@@ -65,3 +66,22 @@ def test_calls_at_once_are_one_stretch_of_time(monkeypatch: pytest.MonkeyPatch) 
         now[0] = moment
         turn()
     assert watch.total_s == 6
+
+
+def test_which_parts_call_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others, such as a single op after many steps, tell nothing of how far a host is ahead."""
+    now = [0.0]
+    monkeypatch.setattr(clocks.time, "perf_counter", lambda: now[0])
+    clock = GraphClock()
+
+    def compiled() -> None:
+        now[0] += 5
+
+    timed = clock.timed(compiled)
+    with clock.watch("step", 0):
+        timed()
+    with clock.watch("step", FIRST):
+        timed()
+    with clock.watch("roll", FIRST):
+        now[0] += 1
+    assert (clock.parts, clock.first_s, clock.total_s) == ({"step"}, 5, 10)
