@@ -463,11 +463,11 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   const char* full_name = event.name();
   const bool node = is_node(full_name);
   t.op_depth = 0;
-  const int64_t inside_ns =
-      int64_t(t.inner * kInnerShare * t.own_ns) + (t.silenced ? kSilenceInsideNs : 0);
-  const int64_t own_ns =
-      int64_t(t.own_ns) + (node ? kNodeCostNs : 0) + (t.silenced ? kSilenceCostNs : 0);
-  const int64_t cost_ns = own_ns + int64_t((kEventShare + t.inner * kInnerShare) * t.own_ns);
+  const double inner = t.inner * kInnerShare;
+  const int64_t inside_ns = int64_t((inner + (t.silenced ? kSilenceInsideShare : 0)) * t.own_ns);
+  const double own = 1 + (node ? kNodeShare : 0) + (t.silenced ? kSilenceShare : 0);
+  const int64_t own_ns = int64_t(own * t.own_ns);
+  const int64_t cost_ns = int64_t((own + kEventShare + inner) * t.own_ns);
   t.work.op_ns += own_ns;
   const bool was_silenced = t.silenced;
   listen_again(t);
