@@ -18,7 +18,11 @@ SETTLE_S = 0.008  # of a turn, until all that sees an op is in the caches, or is
 
 
 class Turns:
-    """Of one part's times, those in a turn's beginning apart: ``look`` is called for each turn."""
+    """Of one part's times, those in a turn's beginning apart: ``look`` is called for each turn.
+
+    One that follows another has what is between them, such as the program's own clocks: they are
+    in what the program says that all of them took.
+    """
 
     def __init__(
         self,
@@ -28,6 +32,7 @@ class Turns:
     ) -> None:
         self._part, self._look, self._clock = part, look, clock
         self._began_s: float | None = None
+        self._last_s: float | None = None  # the end of the part's last time, if it came last
         self._looks = False
         self._took_s: list[float] = []
         self._means_s: dict[bool, list[float]] = {True: [], False: []}
@@ -35,6 +40,7 @@ class Turns:
     @contextmanager
     def watch(self, name: str, number: int) -> Iterator[None]:
         if name != self._part or number < FIRST:
+            self._last_s = None
             yield
             return
         start_s = self._clock()
@@ -42,11 +48,13 @@ class Turns:
             self._end()
             self._looks = not self._looks
             self._look(self._looks)
+            self._last_s = None
             start_s = self._began_s = self._clock()
+        since_s = start_s if self._last_s is None else self._last_s
         yield
-        end_s = self._clock()
+        self._last_s = self._clock()
         if start_s - self._began_s > SETTLE_S:
-            self._took_s.append(end_s - start_s)
+            self._took_s.append(self._last_s - since_s)
 
     def _end(self) -> None:
         if self._took_s:

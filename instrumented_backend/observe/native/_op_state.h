@@ -85,7 +85,7 @@ constexpr int64_t kNever = INT64_MAX;
 // in the caches. Fitted to loops of ops of ten kinds, with a window and without, on a CPU and on
 // the host of an H200: off by up to 5 % of the ops of 2 us and longer.
 constexpr double kEventShare = 1.55, kInnerShare = 1.1;
-constexpr double kNodeShare = 10, kSilenceShare = 7, kSilenceInsideShare = 5;
+constexpr double kNodeShare = 8, kSilenceShare = 7, kSilenceInsideShare = 5;
 // So long what is seen of a gap that was under way when a window opened is left out: until all of
 // PyTorch's paths for events are in the caches, the first ops take 5 to 10 us longer each.
 constexpr int64_t kLeadNs = 400000;

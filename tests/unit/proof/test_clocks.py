@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from truth_programs import clocks
 from truth_programs.clocks import GraphClock, HostClock, StreamClock
+from truth_programs.looking import TURN_S, Turns
 from truth_programs.run import FIRST
 
 
@@ -85,3 +86,23 @@ def test_which_parts_call_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     with clock.watch("roll", FIRST):
         now[0] += 1
     assert (clock.parts, clock.first_s, clock.total_s) == ({"step"}, 5, 10)
+
+
+def test_seeing_ops_is_held_against_all_that_a_part_takes() -> None:
+    """A time takes 2 ms and the program's clocks 3; where each op is seen, 4 and 3: it is 7 / 5.
+
+    What is between two with another part between them is that one's.
+    """
+    now = [0.0]
+    seen = [False]
+    turns = Turns("eager", lambda looks: seen.__setitem__(0, looks), lambda: now[0])
+    number = FIRST
+    for _ in range(8):  # turns, which begin after a step
+        for _ in range(5):
+            with turns.watch("eager", number):
+                now[0] += 0.004 if seen[0] else 0.002
+            now[0] += 0.003
+            number += 1
+        with turns.watch("step", number):
+            now[0] += 100 * TURN_S
+    assert turns.slower() == pytest.approx(7 / 5)
