@@ -294,17 +294,14 @@ void begin_op(Thread& t) {
 class TimedOp {
  public:
   explicit TimedOp(Thread& t) : t_(t) {}
-  ~TimedOp() {
-    if (is_under_way()) {
-      close(0, nullptr, 0);
-    }
-  }
+  ~TimedOp() { close(0, nullptr, 0); }
   TimedOp(const TimedOp&) = delete;
   TimedOp& operator=(const TimedOp&) = delete;
 
-  bool is_under_way() const { return t_.op.number != 0; }
-
   void close(int64_t ns, const char* name, uint64_t cell) {
+    if (t_.op.number == 0) {
+      return;
+    }
     const int64_t start = now_ns();
     end_span(std::exchange(t_.op, {}), ns, 0, name, cell);
     const int64_t cost = t_.op_gpu_ns + record_cost(start);
@@ -460,12 +457,12 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   const int64_t end = now_ns();
   TimedOp timed(t);
-  const char* full_name = event.name();
-  const bool node = is_node(full_name);
+  const char* event_name = event.name();
+  const char* op = op_name(event_name);
   t.op_depth = 0;
   const double inner = t.inner * kInnerShare;
   const int64_t inside_ns = int64_t((inner + (t.silenced ? kSilenceInsideShare : 0)) * t.own_ns);
-  const double own = 1 + (node ? kNodeShare : 0) + (t.silenced ? kSilenceShare : 0);
+  const double own = 1 + (op != event_name ? kNodeShare : 0) + (t.silenced ? kSilenceShare : 0);
   const int64_t own_ns = int64_t(own * t.own_ns);
   const int64_t cost_ns = int64_t((own + kEventShare + inner) * t.own_ns);
   t.work.op_ns += own_ns;
@@ -511,9 +508,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     booking.pass = line != nullptr ? &line->pass : &m.clears;
     booking.was = *booking.pass;
-    const uint32_t index = find_cell(m, t, node ? full_name + kNodePrefixLength : full_name,
-                                     line ? line->from->mark : nullptr, line ? booking.was : 0,
-                                     line != nullptr && line->watched);
+    const uint32_t index = find_cell(m, t, op, line ? line->from->mark : nullptr,
+                                     line ? booking.was : 0, line != nullptr && line->watched);
     if (index == kNoCell) {
       return;
     }
@@ -551,9 +547,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   }
   const int64_t booked = t.measures ? now_ns() : 0;
   // The first may have loaded its kernel, which the others don't; a graph's call is no op's time.
-  if (timed.is_under_way()) {
-    timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
-  }
+  timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - booking_since;
     t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
