@@ -4,7 +4,10 @@ from types import CodeType
 
 # Private names, by the versions of torch that have them.
 NAMES = {
-    "2.11 to 2.15": ("torch.autograd.graph._engine_run_backward",),
+    "2.11 to 2.15": (
+        "torch.autograd.graph._engine_run_backward",
+        "torch._C._current_graph_task_id",
+    ),
 }
 
 
@@ -19,3 +22,11 @@ def is_running_backward(code: CodeType) -> bool:
     from torch.autograd import graph
 
     return code is graph._engine_run_backward.__code__
+
+
+def current_backward() -> int:
+    """The number of the backward that this thread runs nodes of; -1: of none."""
+    import torch
+
+    number: int = torch._C._current_graph_task_id()
+    return number

@@ -9,7 +9,8 @@ from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.native.compiler import compile_shared
 
 KEY, OTHER = 1, 2  # of two regions that are on it
-MANY_SPANS = 1024  # in one window, after which one call in 32 is timed
+MANY_CALLS = 256  # of a thread in one window, after which one in 32 is timed
+MANY_OPS = 128  # that are timed, one in 16, after which one in 1024 is
 _SOURCE = Path(__file__).with_name("fake_gpu.cpp")
 
 

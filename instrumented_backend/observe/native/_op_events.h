@@ -190,14 +190,16 @@ void listen_again(Thread& t) {
 // What recording an event cost, and not what it waited for.
 int64_t record_cost(int64_t since) { return std::min(now_ns() - since, kLongestRecordNs); }
 
-// Of this thread, in the window that is open.
-bool has_many_spans(Thread& t, uint64_t seen_by) {
-  if (t.spans_in != seen_by) {
-    t.spans_in = seen_by;
-    t.spans = 0;
+bool begins_anew(InWindow& seen, uint64_t window) {
+  if (seen.window == window) {
+    return false;
   }
-  return ++t.spans > kManySpans;
+  seen = {window, 0};
+  return true;
 }
+
+// A number of ops, `every` on average.
+uint32_t some_ops(Thread& t, uint32_t every) { return 1 + next_random(t) % (2 * every - 1); }
 
 // While it is there, a mark is booked: what that takes in a window counts as the window's cost.
 class MarkCost {
@@ -234,8 +236,9 @@ class MarkCost {
     return 0;
   }
   const auto [device, is_known] = device_of(key);
+  begins_anew(t.calls_in, seen_by);
   // What is called once and for long would mostly be missed.
-  const uint32_t every = has_many_spans(t, seen_by) && is_known ? kCallEvery : 1;
+  const uint32_t every = ++t.calls_in.n > kManyCalls && is_known ? kCallEvery : 1;
   if (every > 1 && next_random(t) % every != 0) {
     return 0;
   }
@@ -277,11 +280,17 @@ void begin_op(Thread& t) {
   t.op = {};
   t.op_gpu_ns = 0;
   const uint64_t seen_by = open_now.load();
-  if (seen_by == 0 || --t.until_timed != 0) {
+  if (seen_by == 0) {
     return;
   }
-  const uint32_t every = has_many_spans(t, seen_by) ? kLaterOpEvery : kOpEvery;
-  t.until_timed = 1 + next_random(t) % (2 * every - 1);
+  if (begins_anew(t.ops_in, seen_by)) {
+    t.until_timed = some_ops(t, kOpEvery);
+  }
+  if (--t.until_timed != 0) {
+    return;
+  }
+  const uint32_t every = ++t.ops_in.n > kManyOps ? kLaterOpEvery : kOpEvery;
+  t.until_timed = some_ops(t, every);
   const int64_t start = now_ns();
   const int32_t device = op_device();
   if (device >= 0) {
@@ -331,7 +340,7 @@ bool is_measured(Thread& t) {
   if (--t.until_measured > 0) {
     return false;
   }
-  t.until_measured = 1 + next_random(t) % (2 * kMeasured - 1);
+  t.until_measured = some_ops(t, kMeasured);
   return true;
 }
 

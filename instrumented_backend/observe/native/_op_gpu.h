@@ -22,9 +22,10 @@ constexpr int kRelaxed = 2;     // cudaStreamCaptureModeRelaxed: a query breaks 
 constexpr size_t kEventsMade = 32, kMaxEventsMade = 4096;  // at once; in all, of a device
 constexpr size_t kMaxOpCells = 16384;
 constexpr int kPolled = 4;  // events that are looked at beside recording one
-// Of a thread: all calls and one op in so many, on average, until it has had so many spans; then,
-// as in windows that never close, one call and one op in so many.
-constexpr uint32_t kOpEvery = 16, kManySpans = 1024, kCallEvery = 32, kLaterOpEvery = 256;
+// Of a thread: all calls and one op in so many, on average, until a window has had so many of
+// either; then, as in windows that never close, one in so many. Each takes the host 15 to 20 us.
+constexpr uint32_t kManyCalls = 256, kCallEvery = 32;
+constexpr uint32_t kOpEvery = 16, kManyOps = 128, kLaterOpEvery = 1024;
 constexpr int64_t kSpell = 250000000;  // for which the two clocks' distance is one
 constexpr int64_t kLongestSpell = 10000000000;
 constexpr int64_t kLongestRecordNs = 20000;  // what takes longer waited for the GPU

@@ -779,6 +779,12 @@ Work work;
 uint64_t novel_mark = 0, first_mark = 0;
 int64_t edges_made = 0;
 
+// So many, in a window.
+struct InWindow {
+  uint64_t window = 0;  // as in `open_now`
+  uint32_t n = 0;
+};
+
 // What is between two of the GPU's events.
 struct Span {
   uint64_t number = 0;  // 0: none
@@ -821,12 +827,11 @@ struct alignas(kCacheLine) Thread {
   double own_ns = 300;               // what ops have cost lately
   uint32_t last_cell = kNoCell;      // where this thread's last op was booked
   uint32_t random = 2463534242u;
-  int64_t quiet_ns = 0;      // so far
-  uint32_t until_timed = 1;  // ops, by the GPU
-  uint64_t spans_in = 0;     // the window that `spans` is of
-  uint32_t spans = 0;
-  int64_t call_quiet = 0;  // `quiet_ns` when that call began
-  int64_t op_gpu_ns = 0;   // what that op's events have cost
+  int64_t quiet_ns = 0;       // so far
+  uint32_t until_timed = 1;   // ops, by the GPU
+  InWindow calls_in, ops_in;  // that the GPU has timed, or could have
+  int64_t call_quiet = 0;     // `quiet_ns` when that call began
+  int64_t op_gpu_ns = 0;      // what that op's events have cost
 };
 
 // xorshift.

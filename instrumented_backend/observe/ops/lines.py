@@ -27,6 +27,7 @@ class Line(NamedTuple):
 UNKNOWN = Line(None, None, None)
 # A code object's id and an offset in its bytecode: what a sample can note most cheaply.
 _Spot = tuple[int, int]
+_Place = tuple[CodeType, int]  # the code object itself
 _NOWHERE: _Spot = (0, 0)
 
 
@@ -44,6 +45,7 @@ class Lines:
         self._printed: set[tuple[str, Line]] = set()
         self._lock = threading.Lock()
         self._internal: dict[str, bool] = {}  # by file; code objects take long to hash
+        self._last_backward: tuple[int, _Place] | None = None  # its number, and who called it
         self.clear()
 
     def clear(self) -> None:
@@ -75,13 +77,13 @@ class Lines:
         number = 0
         with self._failures.guard("lines of eager ops"):
             # A thread of C++, such as gloo's, has no frame of Python below ours.
-            caller = sys._getframe(1).f_back
-            frame = self._user_frame(caller) or self._backward_frame()
-            spot = _NOWHERE if frame is None else (id(frame.f_code), frame.f_lasti)
+            frame = self._user_frame(sys._getframe(1).f_back)
+            place = self._backward_place() if frame is None else (frame.f_code, frame.f_lasti)
+            spot = _NOWHERE if place is None else (id(place[0]), place[1])
             with self._lock:
                 found = self._numbers.get(spot)
-                if found is None and frame is not None and len(self._numbers) < MAX_LINES:
-                    self._codes[spot[0]] = frame.f_code
+                if found is None and place is not None and len(self._numbers) < MAX_LINES:
+                    self._codes[spot[0]] = place[0]
                     found = self._numbers[spot] = len(self._numbers)
                 number = found or 0
             if self._print:
@@ -120,6 +122,22 @@ class Lines:
                 without_text = without_text or frame
             frame = frame.f_back
         return without_text
+
+    def _backward_place(self) -> _Place | None:
+        """Where the backward was called that this thread works for.
+
+        It is looked for once, among the frames of all threads: that takes longer than an op.
+        """
+        number, last = autograd.current_backward(), self._last_backward
+        if last is not None and last[0] == number:
+            return last[1]
+        frame = self._backward_frame()
+        if frame is None:
+            return None
+        place = (frame.f_code, frame.f_lasti)
+        if number >= 0:
+            self._last_backward = (number, place)
+        return place
 
     def _backward_frame(self) -> FrameType | None:
         """The user's frame of the thread that waits in the autograd engine, if just one does."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import metering
 import pytest
-from fake_gpu import KEY, MANY_SPANS, OTHER, FakeGpu
+from fake_gpu import KEY, MANY_CALLS, OTHER, FakeGpu
 from gpu_metering import catch_up, first_ms, ms_of, seen
 from metering import CERTAIN, call, finish, later, on_thread
 
@@ -138,13 +138,13 @@ def test_where_calls_are_left_out_nothing_tells_which_are_at_once(
 ) -> None:
     op_meter.op_meter_open(False)
     gpu.hold()
-    for _ in range(4 * MANY_SPANS):
+    for _ in range(4 * MANY_CALLS):
         call(op_meter, KEY, lambda: gpu.work(0.25))
     catch_up(op_meter, gpu)
     (times,) = seen(op_meter).times
     # Some are timed after the thousandth, too, and are not in it.
     calls = times.ends[CERTAIN]
-    assert calls > 1.05 * MANY_SPANS
+    assert calls > 1.05 * MANY_CALLS
     at_once = times.at_once[CERTAIN]
-    assert at_once.n / 1e6 == pytest.approx(0.25 * MANY_SPANS, rel=0.02)
+    assert at_once.n / 1e6 == pytest.approx(0.25 * MANY_CALLS, rel=0.02)
     assert at_once.ops == pytest.approx(at_once.n)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from fake_gpu import KEY, MANY_SPANS, OTHER, FakeGpu
+from fake_gpu import KEY, MANY_CALLS, MANY_OPS, OTHER, FakeGpu
 from gpu_metering import catch_up, first_ms, ms_of, seen
 from metering import CERTAIN, RANDOM, call, end_window, later, window_by_chance
 from waiting import wait_until
@@ -126,10 +126,28 @@ def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
     assert gpu.calls("record") == of_first + 2 * (10 + timed.n)
 
 
+def test_each_window_times_many_at_first(op_meter: Any, gpu: FakeGpu) -> None:
+    """However long the one before it was, which in the end timed one op in a thousand."""
+
+    def recorded(ops: int) -> int:
+        before = gpu.calls("record")
+        for _ in range(ops):
+            torch.sin(X)
+        return gpu.calls("record") - before
+
+    op_meter.op_meter_open(False)
+    call(op_meter, KEY)
+    assert recorded(16 * MANY_OPS) > MANY_OPS
+    assert recorded(3_000) < 2 * 3_000 / 100
+    op_meter.op_meter_close()
+    op_meter.op_meter_open(False)
+    assert recorded(640) > 640 / 32
+
+
 def test_a_window_that_never_closes_times_one_call_in_32(op_meter: Any, gpu: FakeGpu) -> None:
     """And gaps only between two calls of which both are timed."""
     op_meter.op_meter_open(True)
-    calls, many = 5_000, MANY_SPANS
+    calls, many = 5_000, MANY_CALLS
     for _ in range(calls):
         call(op_meter, KEY)
     found = seen(op_meter)

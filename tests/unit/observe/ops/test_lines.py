@@ -2,23 +2,61 @@
 
 import ctypes
 import linecache
+import sys
+import threading
 from typing import Any
+
+import pytest
+from waiting import wait_until
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.ops.lines import UNKNOWN, Lines
+from instrumented_backend.torch_compat import autograd
+
+
+def sample_on_a_bare_thread(lines: Lines) -> int:
+    """The line's number."""
+    # As the first function of a thread, nothing of Python's is below it.
+    sample = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_char_p)(lines.sample)
+    libc, thread, number = ctypes.CDLL(None), ctypes.c_ulong(), ctypes.c_long()
+    assert libc.pthread_create(ctypes.byref(thread), None, sample, b"aten::add") == 0
+    assert libc.pthread_join(thread, ctypes.byref(number)) == 0
+    return number.value
 
 
 def test_a_thread_without_a_frame_of_python() -> None:
     """Such as gloo's, which run DDP's hooks."""
     failures = Failures()
     lines = Lines(failures, False)
-    # As the first function of a thread, nothing of Python's is below it.
-    sample = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_char_p)(lines.sample)
-    libc, thread = ctypes.CDLL(None), ctypes.c_ulong()
-    assert libc.pthread_create(ctypes.byref(thread), None, sample, b"aten::add") == 0
-    assert libc.pthread_join(thread, None) == 0
+    assert sample_on_a_bare_thread(lines) == 0
     assert failures.notes == []
     assert lines.read() == [UNKNOWN]
+
+
+def test_the_line_of_a_backward_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its number: another backward has a line of its own."""
+    lines = Lines(Failures(), False)
+    ended = threading.Lock()
+
+    def backward() -> None:
+        ended.acquire()
+
+    def is_under_way() -> bool:
+        return any(frame.f_code is backward.__code__ for frame in sys._current_frames().values())
+
+    monkeypatch.setattr(autograd, "is_running_backward", lambda code: code is backward.__code__)
+    monkeypatch.setattr(autograd, "current_backward", lambda: 7)
+    with ended:
+        thread = threading.Thread(target=backward)
+        thread.start()
+        wait_until(is_under_way)
+        number = sample_on_a_bare_thread(lines)
+    thread.join()
+    assert lines.read()[number].function == backward.__qualname__
+    assert sample_on_a_bare_thread(lines) == number  # nobody waits for one any more
+    for other in (8, -1):
+        monkeypatch.setattr(autograd, "current_backward", lambda other=other: other)
+        assert sample_on_a_bare_thread(lines) == 0
 
 
 def test_code_from_exec_stands_for_its_caller() -> None:
