@@ -23,7 +23,7 @@ constexpr size_t kEventsMade = 32, kMaxEventsMade = 4096;  // at once; in all, o
 constexpr size_t kMaxOpCells = 16384;
 constexpr int kPolled = 4;  // events that are looked at beside recording one
 // Of a thread: all calls and one op in so many, on average, until a window has had so many of
-// either; then, as in windows that never close, one in so many. Each takes the host 15 to 20 us.
+// either; then, as in windows that never close, one in so many. Each takes the host 10 to 25 us.
 constexpr uint32_t kManyCalls = 256, kCallEvery = 32;
 constexpr uint32_t kOpEvery = 16, kManyOps = 128, kLaterOpEvery = 1024;
 constexpr int64_t kSpell = 250000000;  // for which the two clocks' distance is one
