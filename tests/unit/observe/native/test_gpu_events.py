@@ -135,13 +135,15 @@ def test_each_window_times_many_at_first(op_meter: Any, gpu: FakeGpu) -> None:
             torch.sin(X)
         return gpu.calls("record") - before
 
-    op_meter.op_meter_open(False)
     call(op_meter, KEY)
-    assert recorded(16 * MANY_OPS) > MANY_OPS
-    assert recorded(3_000) < 2 * 3_000 / 100
-    op_meter.op_meter_close()
-    op_meter.op_meter_open(False)
-    assert recorded(640) > 640 / 32
+    for _ in range(8):  # without that, the next one is due soon by chance
+        op_meter.op_meter_open(False)
+        assert recorded(16 * MANY_OPS) > MANY_OPS
+        assert recorded(3_000) < 2 * 3_000 / 100
+        op_meter.op_meter_close()
+        op_meter.op_meter_open(False)
+        assert recorded(640) > 640 / 32
+        op_meter.op_meter_close()
 
 
 def test_a_window_that_never_closes_times_one_call_in_32(op_meter: Any, gpu: FakeGpu) -> None:
