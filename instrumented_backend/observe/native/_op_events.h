@@ -275,6 +275,14 @@ void end_call(Thread& t, int64_t ns) {
   }
 }
 
+// One op in so many is timed by the GPU, on average.
+uint32_t timed_op_every(const Thread& t) {
+  if (t.ops_in.n > kManyOps) {
+    return kLaterOpEvery;
+  }
+  return gpu().ops_timed.load(std::memory_order_relaxed) < kFirstOps ? kFirstOpEvery : kOpEvery;
+}
+
 // The GPU times some of the ops that are seen, by chance.
 void begin_op(Thread& t) {
   t.op = {};
@@ -284,12 +292,14 @@ void begin_op(Thread& t) {
     return;
   }
   if (begins_anew(t.ops_in, seen_by)) {
-    t.until_timed = some_ops(t, kOpEvery);
+    t.until_timed = some_ops(t, timed_op_every(t));
   }
   if (--t.until_timed != 0) {
     return;
   }
-  const uint32_t every = ++t.ops_in.n > kManyOps ? kLaterOpEvery : kOpEvery;
+  gpu().ops_timed.fetch_add(1, std::memory_order_relaxed);
+  ++t.ops_in.n;
+  const uint32_t every = timed_op_every(t);
   t.until_timed = some_ops(t, every);
   const int64_t start = now_ns();
   const int32_t device = op_device();

@@ -1,6 +1,6 @@
 // The GPU's timeline: events on the streams that graphs are called on, while a window is open.
 //
-// One is recorded as a call of a graph begins and one as it ends, and round one in `kOpEvery` ops.
+// One is recorded as a call of a graph begins and one as it ends, and round one op in some.
 // The GPU notes the time when it gets there; that is read later, when it has been there: nothing is
 // waited for. What lies between the two is the call's: on a GPU that is busy its kernels, and on
 // one that waits for the host all the time that the call took.
@@ -25,7 +25,10 @@ constexpr int kPolled = 4;  // events that are looked at beside recording one
 // Of a thread: all calls and one op in so many, on average, until a window has had so many of
 // either; then, as in windows that never close, one in so many. Each takes the host 10 to 25 us.
 constexpr uint32_t kManyCalls = 256, kCallEvery = 32;
-constexpr uint32_t kOpEvery = 16, kManyOps = 128, kLaterOpEvery = 1024;
+constexpr uint32_t kOpEvery = 64, kManyOps = 128, kLaterOpEvery = 1024;
+// A run's first ones tell the most, of programs that soon end. Later, what they take of the caches
+// after they have been recorded, which is not measured, would hide some of the ops.
+constexpr uint32_t kFirstOps = 512, kFirstOpEvery = 16;
 constexpr int64_t kSpell = 250000000;  // for which the two clocks' distance is one
 constexpr int64_t kLongestSpell = 10000000000;
 constexpr int64_t kLongestRecordNs = 20000;  // what takes longer waited for the GPU
@@ -149,7 +152,8 @@ struct Gpu {
   std::vector<GpuCalls> calls;  // by region
   std::unordered_map<uint64_t, GpuOpSum> ops;
   uint64_t spans = 0, spells = 0;
-  int error = 0;  // CUDA's, after which nothing is recorded
+  std::atomic<uint64_t> ops_timed{0};  // or could have been
+  int error = 0;                       // CUDA's, after which nothing is recorded
 };
 
 Gpu& gpu() {
@@ -580,6 +584,7 @@ bool poll_all(bool all) {
 // Forgets what was seen. An event that is on its way can be recorded anew.
 void clear_gpu() {
   Gpu& g = gpu();
+  g.ops_timed = 0;
   std::lock_guard<std::mutex> lock(g.mutex);
   for (GpuDevice& d : g.devices) {
     for (Spell& spell : d.spells) {

@@ -126,24 +126,42 @@ def test_ops_are_timed_by_chance(op_meter: Any, gpu: FakeGpu) -> None:
     assert gpu.calls("record") == of_first + 2 * (10 + timed.n)
 
 
+def ops_timed(gpu: FakeGpu, ops: int) -> float:
+    before = gpu.calls("record")
+    for _ in range(ops):
+        torch.sin(X)
+    return (gpu.calls("record") - before) / 2
+
+
 def test_each_window_times_many_at_first(op_meter: Any, gpu: FakeGpu) -> None:
     """However long the one before it was, which in the end timed one op in a thousand."""
-
-    def recorded(ops: int) -> int:
-        before = gpu.calls("record")
-        for _ in range(ops):
-            torch.sin(X)
-        return gpu.calls("record") - before
-
     call(op_meter, KEY)
     for _ in range(8):  # without that, the next one is due soon by chance
         op_meter.op_meter_open(False)
-        assert recorded(16 * MANY_OPS) > MANY_OPS
-        assert recorded(3_000) < 2 * 3_000 / 100
+        assert ops_timed(gpu, 64 * MANY_OPS) > MANY_OPS / 2
+        assert ops_timed(gpu, 3_000) < 3_000 / 100
         op_meter.op_meter_close()
         op_meter.op_meter_open(False)
-        assert recorded(640) > 640 / 32
+        assert ops_timed(gpu, 1_280) > 1_280 / 128
         op_meter.op_meter_close()
+
+
+def test_a_runs_first_ops_are_timed_more_often(op_meter: Any, gpu: FakeGpu) -> None:
+    """One in 16, until 512 have been; then one in 64, whatever window they are in."""
+    ops = 640
+
+    def timed_in(windows: int) -> float:
+        timed = 0.0
+        for _ in range(windows):
+            op_meter.op_meter_open(False)
+            timed += ops_timed(gpu, ops)
+            op_meter.op_meter_close()
+        return timed
+
+    call(op_meter, KEY)
+    assert timed_in(10) > 10 * ops / 24
+    timed_in(6)
+    assert 20 * ops / 96 < timed_in(20) < 20 * ops / 48
 
 
 def test_a_window_that_never_closes_times_one_call_in_32(op_meter: Any, gpu: FakeGpu) -> None:
