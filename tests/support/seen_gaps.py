@@ -20,15 +20,17 @@ def part(*windows: tuple[float, float, float, float], cells: list[Cell] | None =
     """Each window's gaps (or seconds), nanoseconds, ops and their nanoseconds."""
     n, ns, ops, op_ns = (sum(window[i] for window in windows) for i in range(4))
     seen = Seen(n, ns, ops, op_ns, len(windows))
-    for each_n, _, each_ops, each_ns in windows:
+    for each_n, each_ns, each_ops, each_op_ns in windows:
         seen.n2 += each_n**2
         seen.ops2 += each_ops**2
         seen.ops_n += each_ops * each_n
-        seen.op_ns2 += each_ns**2
-        seen.op_ns_n += each_ns * each_n
+        seen.op_ns2 += each_op_ns**2
+        seen.op_ns_n += each_op_ns * each_n
+        seen.ns2 += each_ns**2
+        seen.op_ns_ns += each_op_ns * each_ns
         if each_n == int(each_n):  # gaps, all alike
             seen.each_ops2 += each_ops**2 / each_n
-            seen.each_op_ns2 += each_ns**2 / each_n
+            seen.each_op_ns2 += each_op_ns**2 / each_n
     if cells is None:
         cells = [Cell("aten::add", 0, 0, round(ops), round(op_ns), {})]
     return Part(seen, cells)

@@ -257,6 +257,7 @@ struct Seen {
   double n = 0, ns = 0, ops = 0, op_ns = 0;
   double windows = 0;
   Squares squares;
+  double ns2 = 0, op_ns_ns = 0;           // the same of the gaps' time
   double each_ops2 = 0, each_op_ns2 = 0;  // over the gaps, and not over the windows
   double pairs = 0;                       // of windows, one after the other
   Squares apart;                          // half of the squares of by how much these differ
@@ -266,9 +267,11 @@ struct Seen {
 struct Sums {
   Seen seen;
   uint64_t window = 0;
-  double n = 0, ops = 0, op_ns = 0;  // in that window, not yet in the sums of squares
-  double last_n = 0, last_ops = 0, last_op_ns = 0;  // in the one before it
-  double gaps = 0;                                  // however much they weigh; or seconds
+  struct OneWindow {
+    double n = 0, ns = 0, ops = 0, op_ns = 0;
+  };
+  OneWindow now, last;  // that one, not yet in the sums of squares, and the one before it
+  double gaps = 0;      // however much they weigh; or seconds
 
   void add(uint64_t in_window, double count, double ns, double new_ops, double new_op_ns,
            double weight = 1) {
@@ -281,9 +284,10 @@ struct Sums {
     seen.ns += weight * ns;
     seen.ops += weight * new_ops;
     seen.op_ns += weight * new_op_ns;
-    n += weight * count;
-    ops += weight * new_ops;
-    op_ns += weight * new_op_ns;
+    now.n += weight * count;
+    now.ns += weight * ns;
+    now.ops += weight * new_ops;
+    now.op_ns += weight * new_op_ns;
   }
 
   void add_gap(uint64_t in_window, double ns, double new_ops, double new_op_ns) {
@@ -293,18 +297,18 @@ struct Sums {
   }
 
   void close() {
-    if (n > 0 || ops > 0) {
-      seen.squares.add(n, ops, op_ns);
+    if (now.n > 0 || now.ops > 0) {
+      seen.squares.add(now.n, now.ops, now.op_ns);
+      seen.ns2 += now.ns * now.ns;
+      seen.op_ns_ns += now.op_ns * now.ns;
       if (seen.windows > 0) {
         seen.pairs += 1;
-        seen.apart.add(n - last_n, ops - last_ops, op_ns - last_op_ns, 0.5);
+        seen.apart.add(now.n - last.n, now.ops - last.ops, now.op_ns - last.op_ns, 0.5);
       }
       seen.windows += 1;
-      last_n = n;
-      last_ops = ops;
-      last_op_ns = op_ns;
+      last = now;
     }
-    n = ops = op_ns = 0;
+    now = {};
   }
 
   void add(Sums& other) {
@@ -342,6 +346,8 @@ struct Sums {
         *sum *= twice;
       }
     }
+    out.ns2 *= twice;
+    out.op_ns_ns *= twice;
     out.weight = 1 / (once * mean_weight);
     return out;
   }

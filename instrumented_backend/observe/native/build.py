@@ -63,19 +63,16 @@ class Seen(ctypes.Structure):
     others, where 1 is the mean of chance's windows. 0 where gaps weigh nothing else than 1.
     """
 
+    _SUMS: ClassVar = ("ns", "ops", "op_ns", "each_ops2", "each_op_ns2")
+    _BY_N: ClassVar = ("n2", "ops2", "ops_n", "op_ns2", "op_ns_n")
+    _BY_NS: ClassVar = ("ns2", "op_ns_ns")
+    _APART: ClassVar = tuple(map("apart_{}".format, _BY_N))
+    _SQUARES: ClassVar = (*_BY_N, *_BY_NS, *_APART)
     _fields_: ClassVar = _fields(
         ctypes.c_double,
-        *("n", "ns", "ops", "op_ns"),
-        *("windows", "n2", "ops2", "ops_n", "op_ns2", "op_ns_n"),
-        *("each_ops2", "each_op_ns2"),
-        *("pairs", "apart_n2", "apart_ops2", "apart_ops_n", "apart_op_ns2", "apart_op_ns_n"),
+        *("n", "ns", "ops", "op_ns", "windows", *_BY_N, *_BY_NS),
+        *("each_ops2", "each_op_ns2", "pairs", *_APART),
         "weight",
-    )
-    _SUMS: ClassVar = ("ns", "ops", "op_ns", "each_ops2", "each_op_ns2")
-    _SQUARES: ClassVar = tuple(
-        apart + name
-        for apart in ("", "apart_")
-        for name in ("n2", "ops2", "ops_n", "op_ns2", "op_ns_n")
     )
 
     def add(self, other: "Seen") -> None:

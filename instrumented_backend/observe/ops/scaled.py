@@ -8,7 +8,13 @@ from functools import cached_property
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.cells import Cell, Together
 from instrumented_backend.observe.ops.observed import Kind, Part
-from instrumented_backend.observe.ops.spread import SPREAD, variance
+from instrumented_backend.observe.ops.spread import (
+    MANY,
+    SPREAD,
+    variance,
+    variance_by_time,
+    variance_of_windows,
+)
 
 CUT = 0  # where a gap ends that no mark ends: its thread is over, or what there was of it was read
 LONG = 27  # from this octave on, gaps are seen in slices; `_op_state.h` says the same
@@ -214,6 +220,24 @@ def in_their_time(scaled: Scaled, ns: float) -> Scaled:
     return replace(
         scaled, ns_factor=scaled.ns_factor * longer, ns_variance=scaled.ns_variance * longer**2
     )
+
+
+def by_time(scaled: Scaled, ns: float) -> Scaled:
+    """Gaps that took ``ns``, as large a part of it in ops as of those that windows saw.
+
+    Where a machine is slower at one time than at another, both take longer, and windows may have
+    met more of the one than of the other. Not where gaps differ in what else is in them: whichever
+    varies less from window to window.
+    """
+    seen = scaled.part.seen
+    if seen.windows < MANY or not seen.op_ns or not seen.ns:
+        return scaled
+    factor = min(ns / seen.ns, ns / seen.op_ns)
+    variance_ns = variance_by_time(seen, factor)
+    if variance_ns >= variance_of_windows(seen, "op_ns", scaled.ns_factor):
+        return scaled
+    unseen = 1 - 1 / max(1.0, scaled.ops_factor)
+    return replace(scaled, ns_factor=factor, ns_variance=variance_ns * unseen)
 
 
 def as_pieces(whole: Part, ns: float) -> Scaled:

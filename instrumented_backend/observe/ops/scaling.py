@@ -13,7 +13,7 @@ too few were seen are taken together.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
@@ -33,6 +33,7 @@ from instrumented_backend.observe.ops.scaled import (
     are_the_same,
     as_pieces,
     by_octave,
+    by_time,
     in_their_time,
     like,
     nearest,
@@ -51,16 +52,11 @@ EVALUATION = 3.0  # times as many ops as the mean: no kind that a turn has as ma
 UNEVEN = 2.0  # what is rare in one octave is in the next: their variances are larger than apart
 
 
-# What stands for gaps that took so many nanoseconds, as they are to be timed.
-Timed = Callable[[Scaled, float], Scaled]
-
-
 def all_scaled(kinds: Iterable[Kind], waits: bool) -> Iterator[tuple[int, Group, list[Scaled]]]:
     """The mark after which they are; the gaps; what stands for them.
 
     ``waits``: the host waits for a GPU somewhere.
     """
-    timed = in_their_time if waits else _as_in_windows
     by_mark: dict[int, dict[tuple[int, int], list[Kind]]] = {}
     same_edge: dict[int, list[Group]] = {}
     for kind in kinds:
@@ -69,20 +65,20 @@ def all_scaled(kinds: Iterable[Kind], waits: bool) -> Iterator[tuple[int, Group,
     for mark, groups in by_mark.items():
         after = [Group(to, octave, alike) for (to, octave), alike in groups.items()]
         for group in after:
-            yield mark, group, list(_of_group(group, after, same_edge, timed))
-
-
-def _as_in_windows(scaled: Scaled, ns: float) -> Scaled:
-    return scaled
+            yield mark, group, list(_of_group(group, after, same_edge, waits))
 
 
 def _of_group(
-    group: Group, after: list[Group], same_edge: dict[int, list[Group]], timed: Timed
+    group: Group, after: list[Group], same_edge: dict[int, list[Group]], waits: bool
 ) -> Iterator[Scaled]:
     """What stands for all of its gaps.
 
     ``after`` has all that begin at its mark, ``same_edge`` those in one position and to one mark.
     """
+
+    def timed(scaled: Scaled, ns: float) -> Scaled:
+        return in_their_time(scaled, ns) if waits else scaled
+
     for part in (group.first, group.certain):
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
@@ -117,7 +113,8 @@ def _of_group(
             elif certain.seen.n or random.seen.n >= min(n, ENOUGH):
                 *known, last = of_others(certain, random, n, ns)
                 yield from known
-                last = timed(last, ns - sum(each.part.seen.ns for each in known))
+                left_ns = ns - sum(each.part.seen.ns for each in known)
+                last = timed(last, left_ns) if waits else by_time(last, left_ns)
                 known_n = certain.seen.n + random.seen.n
                 yield _doubted(last, kind, known_n, unseen, on_edge)
             elif not known_whole and (near := _often_nearby(kind, on_edge)):

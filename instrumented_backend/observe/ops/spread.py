@@ -28,25 +28,42 @@ def variance(seen: Seen, name: str, factor: float) -> float:
 
 def variance_of_windows(seen: Seen, name: str, factor: float) -> float:
     """The same by how far two windows or more differ, and not by how far gaps do."""
-    # Windows differ in length: as good as so many of one length.
-    alike = max(2.0, seen.n * seen.n / seen.n2)
-    student = _student(alike - 1) / SPREAD
-    residuals = _residuals(seen, name) * alike / (alike - 1)
+    residuals = _of_all(seen, name)
     if seen.windows >= MANY and seen.pairs >= seen.windows / 2:
         # What a program does changes as it goes on, and windows are all over it: each is off by as
         # much as it differs from the next one.
-        apart = _residuals(seen, name, "apart_") * seen.windows / seen.pairs
+        apart = _residuals(seen, name, of="apart_") * seen.windows / seen.pairs
         if apart < DRIFTS * residuals:
             residuals = apart
-    return float((factor * student) ** 2 * residuals)
+    return (factor * _certainty(seen)) ** 2 * residuals
 
 
-def _residuals(seen: Seen, name: str, of: str = "") -> float:
+def variance_by_time(seen: Seen, factor: float) -> float:
+    """Of ``factor`` times the time in ops, by how far its share of all time differs in windows."""
+    return (factor * _certainty(seen, "ns")) ** 2 * _of_all(seen, "op_ns", "ns")
+
+
+def _alike(seen: Seen, by: str) -> float:
+    """Windows differ in length: as good as so many of one length."""
+    total = getattr(seen, by)
+    return float(max(2.0, total * total / getattr(seen, f"{by}2")))
+
+
+def _certainty(seen: Seen, by: str = "n") -> float:
+    return _student(_alike(seen, by) - 1) / SPREAD
+
+
+def _of_all(seen: Seen, name: str, by: str = "n") -> float:
+    alike = _alike(seen, by)
+    return _residuals(seen, name, by) * alike / (alike - 1)
+
+
+def _residuals(seen: Seen, name: str, by: str = "n", of: str = "") -> float:
     """Of all windows, or of by how much they are ``apart_`` from the ones before: their squares."""
-    squares, products = getattr(seen, f"{of}{name}2"), getattr(seen, f"{of}{name}_n")
-    ratio = getattr(seen, name) / seen.n
-    n2 = getattr(seen, f"{of}n2")
-    return float(max(0.0, squares - 2 * ratio * products + ratio * ratio * n2))
+    squares, products = getattr(seen, f"{of}{name}2"), getattr(seen, f"{of}{name}_{by}")
+    ratio = getattr(seen, name) / getattr(seen, by)
+    by2 = getattr(seen, f"{of}{by}2")
+    return float(max(0.0, squares - 2 * ratio * products + ratio * ratio * by2))
 
 
 def variance_of_gaps(seen: Seen, name: str, factor: float) -> float:

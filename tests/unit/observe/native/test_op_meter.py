@@ -23,6 +23,7 @@ from paths import SUPPORT
 from programs import RunProgram
 from torch.utils.data import DataLoader
 
+from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.meter import MAIN_GAP
 from instrumented_backend.observe.ops.work import done
 
@@ -295,3 +296,36 @@ def test_more_events_than_are_told_apart(run_program: RunProgram) -> None:
         """
     )
     assert done.stdout.split() == ["63", "None", "None"]
+
+
+def test_sums_of_squares_are_over_windows(op_meter: Any) -> None:
+    """Of each kind of gap, of what each of two windows saw; of its time, too."""
+
+    def window() -> dict[tuple[int, int], native.Seen]:
+        op_meter.op_meter_open(False)
+        for _ in range(50):
+            call(op_meter, 1)
+            torch.sin(X)
+            call(op_meter, 2)
+        op_meter.op_meter_close()
+        kinds = kinds_after(seen(op_meter), 1)
+        return {(kind.edge, kind.octave): kind.whole[CERTAIN].seen for kind in kinds}
+
+    before, after = window(), window()
+    both = [
+        (first, after[place])
+        for place, first in before.items()
+        if (first.windows, after[place].windows) == (1, 2)
+    ]
+    assert both
+    for first, all_seen in both:
+        for one, other, sums in (
+            ("ops", "n", all_seen.ops_n),
+            ("ns", "ns", all_seen.ns2),
+            ("op_ns", "ns", all_seen.op_ns_ns),
+        ):
+            each = [
+                (getattr(first, name), getattr(all_seen, name) - getattr(first, name))
+                for name in (one, other)
+            ]
+            assert sums == pytest.approx(sum(a * b for a, b in zip(*each, strict=True)))

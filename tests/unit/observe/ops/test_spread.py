@@ -5,7 +5,8 @@ import random
 import statistics
 
 import pytest
-from simulated_runs import PROGRAMS, THICKER, observe
+from simulated_programs import PROGRAMS, THICKER
+from simulated_runs import observe
 from speeds import full_but
 
 from instrumented_backend.observe.ops.estimate import SEEING, estimate
