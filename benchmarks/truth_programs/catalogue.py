@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 
-from truth_programs import ranks, serving, training
+from truth_programs import mixed, ranks, serving, training
 from truth_programs.run import Run
 
 PROGRAMS: dict[str, Callable[[Run], None]] = {
@@ -32,6 +32,9 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
     "server": serving.server,
     "gan": training.gan,
     "loader": training.loader,
+    "phases": mixed.phases,
+    "rollouts": mixed.rollouts,
+    "critics": mixed.critics,
 }
 ON_CUDA: dict[str, Callable[[Run], None]] = {
     "gpu-bound": training.gpu_bound,

@@ -79,8 +79,8 @@ def slower(name: str, device: str) -> float:
     meter = backend._session.ops
 
     def look(on: bool) -> None:
-        # A window has the GPU time one op in 16 at its beginning, which `always` is through with
-        # soon: then it is one in 256.
+        # At its beginning a window has the GPU time more of its ops than `always` does for the rest
+        # of the run.
         meter._lib.op_meter_gpu_forget()
         if on:
             meter._lib.op_meter_open(False)
