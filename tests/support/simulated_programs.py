@@ -175,6 +175,21 @@ def waits(draw: random.Random) -> list[Gap]:
     ]
 
 
+def held_up_at_first(draw: random.Random) -> list[Gap]:
+    """A few steps of a short run: the first of a kind loads kernels, others meet a busy machine.
+
+    They have their ops at the end, all at once.
+    """
+
+    def step(i: int) -> Gap:
+        if i % 150 != 20:
+            return Gap(MS, 48)
+        waited = int(draw.uniform(15, 60) * MS)
+        return Gap(waited + MS, 48, begin=(waited, 0))
+
+    return [step(i) for i in range(600)]
+
+
 def eager_half(_: random.Random) -> list[Gap]:
     return [Gap(10 * MS, 20)] * 1500 + [Gap(30 * S, 120_000)] + [Gap(10 * MS, 20)] * 1500
 
@@ -231,6 +246,7 @@ PROGRAMS: dict[str, Program] = {
         evaluations_after_steps,
         rare_evaluations,
         waits,
+        held_up_at_first,
         eager_half,
         uneven_eager_half,
         eager_between,

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from instrumented_backend.observe.native.build import Seen
 from instrumented_backend.observe.ops.evaluations import like_evaluations
+from instrumented_backend.observe.ops.held_up import held_up
 from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, shorter_ones
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import (
@@ -83,7 +84,7 @@ def _of_group(
         if part.seen.n or part.cells:
             yield Scaled(part, 1.0, 1.0)
     if not are_the_same(group):
-        unlike = by_stages(group, after) or like_evaluations(group, after)
+        unlike = held_up(group, after) or by_stages(group, after) or like_evaluations(group, after)
         if unlike is not None:
             yield from unlike
             return
