@@ -1,5 +1,6 @@
 """Autograd: whether gradients are kept, and who runs the backward."""
 
+from collections.abc import Callable
 from types import CodeType
 
 # Private names, by the versions of torch that have them.
@@ -24,9 +25,9 @@ def is_running_backward(code: CodeType) -> bool:
     return code is graph._engine_run_backward.__code__
 
 
-def current_backward() -> int:
-    """The number of the backward that this thread runs nodes of; -1: of none."""
+def current_backward() -> Callable[[], int]:
+    """Tells the number of the backward that a thread runs nodes of; -1: of none."""
     import torch
 
-    number: int = torch._C._current_graph_task_id()
-    return number
+    function: Callable[[], int] = torch._C._current_graph_task_id
+    return function

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "_op_gpu.h"
+#include "_op_lines.h"
 #include "_op_marks.h"
 
 namespace {
@@ -413,16 +414,21 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   // sampled.
   const int gil = PyGILState_Ensure();
   decltype(m.sampler) sampler;
+  bool is_asked;
   {
     // It may have gone while this thread waited for the interpreter.
     std::lock_guard<Mutex> lock(m.mutex);
     sampler = m.sampler;
+    is_asked = m.sample_each;
   }
   int64_t line = -1;
   if (sampler != nullptr) {
-    line = PyOS_InterruptOccurred() ? -1 : sampler(name);
-    if (line < 0) {
-      PyErr_SetInterruptEx(SIGINT);
+    line = is_asked ? kUnknownLine : known_line();
+    if (line == kUnknownLine) {
+      line = PyOS_InterruptOccurred() ? -1 : sampler(name);
+      if (line < 0) {
+        PyErr_SetInterruptEx(SIGINT);
+      }
     }
   }
   PyGILState_Release(gil);

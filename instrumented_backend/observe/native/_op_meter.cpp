@@ -243,12 +243,39 @@ void op_meter_collected(int64_t ns) {
   collected_ns += ns;
 }
 
-// `each`: every op, instead of fewer and fewer; a null sampler takes none.
+// `each`: every op, instead of fewer and fewer, and all by asking; a null sampler takes none.
 void op_meter_sample(int64_t (*sampler)(const char*), int32_t each) {
   Meter& m = meter();
   std::lock_guard<Mutex> lock(m.mutex);
   m.sampler = sampler;
   m.sample_each = each;
+}
+
+// Returns the number of the backward that a thread works for.
+void op_meter_current_backward(PyObject* function) {
+  Py_IncRef(function);
+  Py_DecRef(std::exchange(known_lines().current_backward, function));
+}
+
+// Frames of this code are no user's: the line is that of the one that called it.
+void op_meter_passed(PyObject* code) {
+  if (known_lines().passed.insert(code).second) {
+    Py_IncRef(code);
+  }
+}
+
+void op_meter_line(PyObject* code, int32_t offset, int64_t line) {
+  if (known_lines().numbers.insert_or_assign({code, offset}, line).second) {
+    Py_IncRef(code);
+  }
+}
+
+void op_meter_backward_line(int64_t backward, int64_t line) {
+  auto& lines = known_lines().backwards;
+  if (lines.size() >= kMaxBackwards) {
+    lines.clear();
+  }
+  lines[backward] = line;
 }
 
 void op_meter_work(Work* out) {
@@ -267,6 +294,7 @@ void op_meter_work(Work* out) {
 
 // Forgets all, but for the numbers of events. Gaps that are under way begin now.
 void op_meter_clear() {
+  clear_lines();  // what frees code may run more of Python's
   Meter& m = meter();
   const Booked lock(m);
   m.unweighed.clear();

@@ -31,6 +31,7 @@
 #include <vector>
 
 // Of the Python that has loaded this; its headers would tie the library to one version of it.
+using PyObject = struct _object;
 extern "C" {
 int PyGILState_Ensure();
 void PyGILState_Release(int state);
@@ -39,6 +40,16 @@ void* PyEval_SaveThread();
 void PyEval_RestoreThread(void* state);
 int PyOS_InterruptOccurred();
 int PyErr_SetInterruptEx(int signal);
+PyObject* PyErr_Occurred();
+void PyErr_Clear();
+void Py_IncRef(PyObject* object);
+void Py_DecRef(PyObject* object);
+PyObject* PyEval_GetFrame();  // borrowed; the others' results are not
+PyObject* PyFrame_GetBack(PyObject* frame);
+PyObject* PyFrame_GetCode(PyObject* frame);
+int PyFrame_GetLasti(PyObject* frame);
+PyObject* PyObject_CallNoArgs(PyObject* function);
+long long PyLong_AsLongLong(PyObject* number);
 }
 
 namespace at {

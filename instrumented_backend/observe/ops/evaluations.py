@@ -7,7 +7,7 @@ seen of all of these tells of each.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from instrumented_backend.observe.native.build import Seen
@@ -29,6 +29,7 @@ from instrumented_backend.observe.ops.scaled import (
     WHOLE,
     Group,
     Scaled,
+    all_seen,
     beginnings,
     deviation,
     far_shorter,
@@ -103,7 +104,7 @@ def _known(group: Group, after: list[Group], shorter: Seen, reach: int) -> _Know
     ]
     least = EVALUATION * shorter.ops / shorter.n
     with_ops = [other for other in near if _ops_seen(other) > least * _gaps_seen(other)]
-    looked = _sum(other.looked for other in with_ops)
+    looked = all_seen(other.looked for other in with_ops)
     if not looked.ops:
         return None
     by_chance, certain = (
@@ -167,8 +168,8 @@ def _scaled(group: Group, shorter: Part, known: _Known, wholes: Part) -> Iterato
         ns -= begun_ns
         ops_variance += (SLICES_TELL * ops) ** 2
     # How long each took is known; of that, its ops: as uncertain as their number, at least.
-    seen = _sum([group.looked, group.random.seen])
-    of_time = seen if seen.op_ns else _sum([known.looked, wholes.seen])
+    seen = all_seen([group.looked, group.random.seen])
+    of_time = seen if seen.op_ns else all_seen([known.looked, wholes.seen])
     op_ns = ns * of_time.op_ns / of_time.ns
     ns_variance = max(
         ops_variance * (op_ns / ops) ** 2,
@@ -199,8 +200,8 @@ def _each(known: _Known, wholes: Seen) -> Pooled:
     several = known.near
     about = _about(
         known.looked,
-        _sum(other.met for other in several),
-        _sum(other.ended for other in several),
+        all_seen(other.met for other in several),
+        all_seen(other.ended for other in several),
     )
     by_chance = together([other.slices[1] for other in several]).seen
     if by_chance.ns:
@@ -252,7 +253,7 @@ def _timed_as(wholes: Part, *others: Part) -> Part:
         replace(cell, time_ns=round(cell.time_ns * faster.get(cell.name, 1.0)))
         for cell in wholes.cells
     ]
-    seen = _sum([wholes.seen])
+    seen = all_seen([wholes.seen])
     seen.op_ns = sum(cell.time_ns for cell in cells)
     return Part(seen, cells)
 
@@ -312,10 +313,3 @@ def _is_slowed(whole: Seen, looked: Seen) -> bool:
 def _have_more(seen: Seen, ops: float) -> bool:
     """Than so many ops each."""
     return bool(seen.ops > ops * seen.n)
-
-
-def _sum(several: Iterable[Seen]) -> Seen:
-    total = Seen()
-    for seen in several:
-        total.add(seen)
-    return total

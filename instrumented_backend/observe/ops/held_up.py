@@ -16,6 +16,7 @@ from instrumented_backend.observe.ops.scaled import (
     UNLIKE,
     Group,
     Scaled,
+    all_seen,
     have_the_same,
     times,
     together,
@@ -41,9 +42,7 @@ def held_up(group: Group, after: list[Group]) -> list[Scaled] | None:
     if _number(as_long) > max(1.0, RARE * _number(shorter)):
         return None
     slices = together([other.slices[0] for other in as_long])
-    looked = Seen()
-    for other in as_long:
-        looked.add(other.looked)
+    looked = all_seen(other.looked for other in as_long)
     if not looked.n or not slices.counts:
         return None
     usual = together([part for other in shorter for part in (other.certain, other.random)])

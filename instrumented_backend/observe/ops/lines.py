@@ -4,7 +4,7 @@ import linecache
 import sys
 import threading
 from types import CodeType, FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.messages.user_code import is_internal
@@ -27,7 +27,6 @@ class Line(NamedTuple):
 UNKNOWN = Line(None, None, None)
 # A code object's id and an offset in its bytecode: what a sample can note most cheaply.
 _Spot = tuple[int, int]
-_Place = tuple[CodeType, int]  # the code object itself
 _NOWHERE: _Spot = (0, 0)
 
 
@@ -37,6 +36,8 @@ class Lines:
     Frames of torch, of the standard library and of this package are skipped. Code from ``exec``
     that has no text stands for its caller, if that has one, as it does to Dynamo. Ops of a backward
     run on threads of the autograd engine's own: theirs is the line that called ``backward``.
+
+    The native part is told what was found, and asks for the rest.
     """
 
     def __init__(self, failures: Failures, print_missing: bool) -> None:
@@ -45,8 +46,15 @@ class Lines:
         self._printed: set[tuple[str, Line]] = set()
         self._lock = threading.Lock()
         self._internal: dict[str, bool] = {}  # by file; code objects take long to hash
-        self._last_backward: tuple[int, _Place] | None = None  # its number, and who called it
+        self._native: Any = None
+        self._passed: set[int] = set()  # ids of code that the native part knows, and holds
         self.clear()
+
+    def tell(self, lib: Any) -> None:
+        """The native part, from now on. Without the interpreter's lock it has to ask for all."""
+        if getattr(sys, "_is_gil_enabled", lambda: True)():
+            lib.op_meter_current_backward(autograd.current_backward())
+            self._native = lib
 
     def clear(self) -> None:
         with self._lock:
@@ -78,17 +86,31 @@ class Lines:
         with self._failures.guard("lines of eager ops"):
             # A thread of C++, such as gloo's, has no frame of Python below ours.
             frame = self._user_frame(sys._getframe(1).f_back)
-            place = self._backward_place() if frame is None else (frame.f_code, frame.f_lasti)
-            spot = _NOWHERE if place is None else (id(place[0]), place[1])
-            with self._lock:
-                found = self._numbers.get(spot)
-                if found is None and place is not None and len(self._numbers) < MAX_LINES:
-                    self._codes[spot[0]] = place[0]
-                    found = self._numbers[spot] = len(self._numbers)
-                number = found or 0
+            backward = -1 if frame is not None else autograd.current_backward()()
+            if backward >= 0:
+                frame = self._backward_frame()
+            if frame is None:
+                spot = _NOWHERE
+            else:
+                spot = (id(frame.f_code), frame.f_lasti)
+                number = self._number(spot, frame)
+                if self._native is not None and number and backward >= 0:
+                    self._native.op_meter_backward_line(backward, number)
             if self._print:
                 self._print_once(name.decode(errors="replace"), self._line(spot))
         return number
+
+    def _number(self, spot: _Spot, frame: FrameType) -> int:
+        """Of a user's frame; 0 if there are too many lines."""
+        code, offset = frame.f_code, spot[1]
+        with self._lock:
+            number = self._numbers.get(spot)
+            if number is None and len(self._numbers) < MAX_LINES:
+                self._codes[spot[0]] = code
+                number = self._numbers[spot] = len(self._numbers)
+        if self._native is not None and number and _has_text(code):
+            self._native.op_meter_line(code, offset, number)
+        return number or 0
 
     def _print_once(self, op: str, line: Line) -> None:
         if (op, line) in self._printed or sys.stderr is None:
@@ -110,34 +132,31 @@ class Lines:
         for _ in range(MAX_DEPTH):
             if frame is None:
                 break
-            file = frame.f_code.co_filename
-            internal = self._internal.get(file)
-            if internal is None:
-                internal = is_internal(file)
-                if len(self._internal) < MAX_LINES:
-                    self._internal[file] = internal
-            if not internal:
-                if not file.startswith("<") or file in linecache.cache:
-                    return frame
+            if self._is_internal(frame.f_code):
+                pass
+            elif _has_text(frame.f_code):
+                return frame
+            else:
                 without_text = without_text or frame
             frame = frame.f_back
         return without_text
 
-    def _backward_place(self) -> _Place | None:
-        """Where the backward was called that this thread works for.
+    def _is_internal(self, code: CodeType) -> bool:
+        file = code.co_filename
+        internal = self._internal.get(file)
+        if internal is None:
+            internal = is_internal(file)
+            if len(self._internal) < MAX_LINES:
+                self._internal[file] = internal
+        if internal:
+            self._tell_passed(code)
+        return internal
 
-        It is looked for once, among the frames of all threads: that takes longer than an op.
-        """
-        number, last = autograd.current_backward(), self._last_backward
-        if last is not None and last[0] == number:
-            return last[1]
-        frame = self._backward_frame()
-        if frame is None:
-            return None
-        place = (frame.f_code, frame.f_lasti)
-        if number >= 0:
-            self._last_backward = (number, place)
-        return place
+    def _tell_passed(self, code: CodeType) -> None:
+        if self._native is None or id(code) in self._passed or len(self._passed) >= MAX_LINES:
+            return
+        self._native.op_meter_passed(code)
+        self._passed.add(id(code))
 
     def _backward_frame(self) -> FrameType | None:
         """The user's frame of the thread that waits in the autograd engine, if just one does."""
@@ -146,3 +165,7 @@ class Lines:
             if autograd.is_running_backward(frame.f_code):
                 waiting.append(frame)
         return self._user_frame(waiting[0]) if len(waiting) == 1 else None
+
+
+def _has_text(code: CodeType) -> bool:
+    return not code.co_filename.startswith("<") or code.co_filename in linecache.cache

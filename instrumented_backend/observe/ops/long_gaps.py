@@ -26,6 +26,7 @@ from instrumented_backend.observe.ops.scaled import (
     by_octave,
     deviation,
     far_shorter,
+    gaps_seen_whole,
     like,
     nearest,
     of_others,
@@ -109,9 +110,7 @@ def _told_by_whole(group: Group) -> bool:
     Of a loop that lasts for so long, however often it goes round, whole ones have fewer ops than
     the others, for what seeing these takes.
     """
-    seen, looked = Seen(), group.looked
-    seen.add(group.certain.seen)
-    seen.add(group.random.seen)
+    seen, looked = gaps_seen_whole(group), group.looked
     if not _have_as_many(looked):
         return _whole(group) > 0
     if not seen.n:

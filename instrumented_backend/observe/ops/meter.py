@@ -148,6 +148,7 @@ class OpMeter(Observer):
                 self.active = False
                 self._gate.want("ops", False)
                 return
+            self._lines.tell(lib)
             lib.op_meter_sample(self._sampler, self._sample_each)
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
             with self._lock:
@@ -200,11 +201,11 @@ class OpMeter(Observer):
         """Forget what was seen, and begin with a window again."""
         with self._lock:
             self._forget()
+            self._lines.clear()  # first: what the native part knows has their numbers
             if self._lib is not None:
                 self._lib.op_meter_close()
                 self._lib.op_meter_clear()
                 self._work_before = work.done(self._lib)
-            self._lines.clear()
             self._warm_up()
 
     def after_fork(self) -> None:
@@ -213,7 +214,7 @@ class OpMeter(Observer):
         self._start_over()
         self._is_asleep = True
         self._counter.after_fork()
-        self._lines.after_fork()
+        self._lines.after_fork()  # first, as in `reset`
         if self._lib is not None:
             self._lib.op_meter_after_fork()
             self._lib.op_meter_begin(self._early.since_ns, 0)

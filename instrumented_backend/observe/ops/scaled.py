@@ -129,16 +129,21 @@ class Group:
         self.first = together([kind.first for kind in kinds])
         self.certain = together([kind.whole[0] for kind in kinds])
         self.random = together([kind.whole[1] for kind in kinds])
-        self.looked, self.met, self.ended = Seen(), Seen(), Seen()
-        for kind in kinds:
-            self.looked.add(kind.looked)
-            self.met.add(kind.met)
-            self.ended.add(kind.ended)
+        self.looked = all_seen(kind.looked for kind in kinds)
+        self.met = all_seen(kind.met for kind in kinds)
+        self.ended = all_seen(kind.ended for kind in kinds)
 
     @cached_property
     def slices(self) -> tuple[Part, Part]:
         certain, random = (together([kind.slices[i] for kind in self.kinds]) for i in range(2))
         return certain, random
+
+
+def all_seen(several: Iterable[Seen]) -> Seen:
+    total = Seen()
+    for seen in several:
+        total.add(seen)
+    return total
 
 
 def together(parts: list[Part]) -> Part:
@@ -147,9 +152,7 @@ def together(parts: list[Part]) -> Part:
         parts = [part for part in parts if part.seen.n or part.cells]
     if len(parts) == 1:
         return parts[0]
-    seen = Seen()
-    for part in parts:
-        seen.add(part.seen)
+    seen = all_seen(part.seen for part in parts)
     return Part(seen, Together([(part.cells, part.seen.times_in(seen)) for part in parts]))
 
 
@@ -162,7 +165,7 @@ def deviation(seen: Seen, name: str = "ops") -> float:
 
 def are_alike(group: Group) -> bool:
     """Were as many ops in each that was seen whole, and were there two or more?"""
-    seen = _seen_whole(group)
+    seen = gaps_seen_whole(group)
     return seen.n >= 2 and deviation(seen) <= ALIKE
 
 
@@ -172,7 +175,7 @@ def are_the_same(group: Group) -> bool:
     Then slices tell nothing more. A loop that lasts for so long goes round more often at one time
     than at another.
     """
-    return group.random.seen.n >= ENOUGH and have_the_same(_seen_whole(group))
+    return group.random.seen.n >= ENOUGH and have_the_same(gaps_seen_whole(group))
 
 
 def have_the_same(seen: Seen) -> bool:
@@ -180,11 +183,8 @@ def have_the_same(seen: Seen) -> bool:
     return seen.n >= 2 and deviation(seen) <= THE_SAME
 
 
-def _seen_whole(group: Group) -> Seen:
-    seen = Seen()
-    seen.add(group.certain.seen)
-    seen.add(group.random.seen)
-    return seen
+def gaps_seen_whole(group: Group) -> Seen:
+    return all_seen([group.certain.seen, group.random.seen])
 
 
 def are_bare(group: Group) -> bool:

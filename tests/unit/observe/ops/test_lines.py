@@ -4,6 +4,8 @@ import ctypes
 import linecache
 import sys
 import threading
+from collections.abc import Callable
+from types import CodeType
 from typing import Any
 
 import pytest
@@ -33,30 +35,49 @@ def test_a_thread_without_a_frame_of_python() -> None:
     assert lines.read() == [UNKNOWN]
 
 
-def test_the_line_of_a_backward_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its number: another backward has a line of its own."""
-    lines = Lines(Failures(), False)
+class NativePart:
+    """What it is told of backwards."""
+
+    def __init__(self) -> None:
+        self.backwards: dict[int, int] = {}
+
+    def op_meter_current_backward(self, function: Callable[[], int]) -> None:
+        assert function() == autograd.current_backward()()
+
+    def op_meter_passed(self, code: CodeType) -> None:
+        assert code.co_filename != __file__
+
+    def op_meter_line(self, code: CodeType, offset: int, number: int) -> None:
+        assert (code.co_filename, number) == (__file__, 1)
+
+    def op_meter_backward_line(self, backward: int, number: int) -> None:
+        self.backwards[backward] = number
+
+
+def test_the_line_of_a_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is where the thread is that waits for it, which the native part is told."""
+    lines, native = Lines(Failures(), False), NativePart()
+    lines.tell(native)
     ended = threading.Lock()
 
     def backward() -> None:
-        ended.acquire()
+        with ended:
+            pass
 
     def is_under_way() -> bool:
         return any(frame.f_code is backward.__code__ for frame in sys._current_frames().values())
 
     monkeypatch.setattr(autograd, "is_running_backward", lambda code: code is backward.__code__)
-    monkeypatch.setattr(autograd, "current_backward", lambda: 7)
-    with ended:
-        thread = threading.Thread(target=backward)
-        thread.start()
-        wait_until(is_under_way)
-        number = sample_on_a_bare_thread(lines)
-    thread.join()
-    assert lines.read()[number].function == backward.__qualname__
-    assert sample_on_a_bare_thread(lines) == number  # nobody waits for one any more
-    for other in (8, -1):
-        monkeypatch.setattr(autograd, "current_backward", lambda other=other: other)
-        assert sample_on_a_bare_thread(lines) == 0
+    for number in (7, -1):  # -1: the thread works for none, such as one of gloo's
+        monkeypatch.setattr(autograd, "current_backward", lambda number=number: lambda: number)
+        with ended:
+            thread = threading.Thread(target=backward)
+            thread.start()
+            wait_until(is_under_way)
+            assert sample_on_a_bare_thread(lines) == (number == 7)
+        thread.join()
+    assert lines.read()[1].function == backward.__qualname__
+    assert native.backwards == {7: 1}
 
 
 def test_code_from_exec_stands_for_its_caller() -> None:
