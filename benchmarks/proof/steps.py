@@ -14,7 +14,7 @@ from proof.figures import Cost, cost_of
 
 STEPS = {"cpu": 100, "cuda": 500}
 # Of either, in turn: in `auto` as few as have room for some intervals between windows.
-TURN_STEPS = {"auto": {"cpu": 10, "cuda": 100}, "always": {"cpu": 2, "cuda": 20}}
+TURN_STEPS = {"auto": {"cpu": 10, "cuda": 20}, "always": {"cpu": 2, "cuda": 20}}
 # Limits in each mode: of the whole run, and once the windows have closed.
 LIMITS = {"auto": (1.01, 1.005), "always": (1.05, None)}
 # A profiler keeps every event: some thousands a step.
