@@ -46,16 +46,19 @@ void clear_lines() {
   }
 }
 
-// The number of the backward that this thread works for; -1: of none.
+// The number of the backward that this thread works for; -1: of none, or it cannot be asked.
 int64_t current_backward() {
   PyObject* function = known_lines().current_backward;
-  PyObject* result = function == nullptr ? nullptr : PyObject_CallNoArgs(function);
-  const int64_t number = result == nullptr ? -1 : PyLong_AsLongLong(result);
-  if (PyErr_Occurred() != nullptr) {
-    PyErr_Clear();
+  if (function == nullptr || PyErr_Occurred() != nullptr) {
+    return -1;
   }
-  Py_DecRef(result);
-  return number;
+  PyObject* number = PyObject_CallNoArgs(function);
+  const int64_t backward = number == nullptr ? -1 : PyLong_AsLongLong(number);
+  if (PyErr_Occurred() != nullptr) {
+    PyErr_Clear();  // none but that of this call
+  }
+  Py_DecRef(number);
+  return backward;
 }
 
 // The number of the line that this thread is on; kUnknownLine where Python has to be asked.
