@@ -89,27 +89,25 @@ class Lines:
             backward = -1 if frame is not None else autograd.current_backward()()
             if backward >= 0:
                 frame = self._backward_frame()
-            if frame is None:
-                spot = _NOWHERE
-            else:
+            spot = _NOWHERE
+            if frame is not None:
                 spot = (id(frame.f_code), frame.f_lasti)
-                number = self._number(spot, frame)
+                number = self._number(spot, frame.f_code)
                 if self._native is not None and number and backward >= 0:
                     self._native.op_meter_backward_line(backward, number)
             if self._print:
                 self._print_once(name.decode(errors="replace"), self._line(spot))
         return number
 
-    def _number(self, spot: _Spot, frame: FrameType) -> int:
+    def _number(self, spot: _Spot, code: CodeType) -> int:
         """Of a user's frame; 0 if there are too many lines."""
-        code, offset = frame.f_code, spot[1]
         with self._lock:
             number = self._numbers.get(spot)
             if number is None and len(self._numbers) < MAX_LINES:
                 self._codes[spot[0]] = code
                 number = self._numbers[spot] = len(self._numbers)
         if self._native is not None and number and _has_text(code):
-            self._native.op_meter_line(code, offset, number)
+            self._native.op_meter_line(code, spot[1], number)
         return number or 0
 
     def _print_once(self, op: str, line: Line) -> None:
