@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-SLICE_S, BETWEEN_S, SLICES = 0.004, 0.02, 60
+SLICE_S, BETWEEN_S, SLICES = 0.01, 0.02, 30
 REGION, ITERATION, END = 2, 3, 4
 
 
@@ -43,9 +43,10 @@ def _all_seen() -> list[Seen]:
 
 
 def _loops() -> Iterator[Callable[[], object]]:
-    """An iteration each: inference, one small op after another, training, clipping, a loss."""
+    """An iteration each: of small ops and of larger ones, with and without backward."""
     import torch
     from torch.nn import functional
+    from truth_programs.models import Blocks, loss_of, plain_sgd
 
     width = 16
     x = torch.randn(8, width)
@@ -53,16 +54,31 @@ def _loops() -> Iterator[Callable[[], object]]:
     model = torch.nn.Sequential(
         torch.nn.LayerNorm(width), torch.nn.Linear(width, width), torch.nn.GELU()
     )
+    blocks, batch = Blocks(4), torch.randn(16, 128)
+    state: dict[torch.nn.Parameter, torch.Tensor] = {}
 
     def train() -> None:
         model(x).square().mean().backward()
 
+    def train_blocks() -> None:
+        loss_of(blocks(batch)).backward()
+        plain_sgd(blocks, state)
+
+    @torch.no_grad()
+    def infer() -> float:
+        return blocks(batch).argmax(-1).float().mean().item()
+
     train()
+    train_blocks()
     yield lambda: model(x).softmax(-1).amax().item()
     yield lambda: functools.reduce(lambda y, _: y * 1.0001, range(8), x).sum().item()
     yield train
     yield lambda: torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     yield lambda: functional.cross_entropy(model(x), labels).item()
+    yield train_blocks
+    yield infer
+    yield lambda: [x @ x.T for _ in range(8)]
+    yield lambda: [x.view(-1).unsqueeze(0).t().expand(width * 8, 2) for _ in range(4)]
 
 
 def _seen(lib: Any, iteration: Callable[[], object]) -> Seen:

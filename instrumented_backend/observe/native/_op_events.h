@@ -160,16 +160,21 @@ bool is_compilation(const char* name) {
   }
 }
 
+// The callbacks that an event has, if ours is the only one.
+std::optional<at::StepCallbacks> only_ours() {
+  if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
+    return std::nullopt;
+  }
+  auto listening = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
+  return listening && listening->callbacks_.size() == 1 ? std::move(listening) : std::nullopt;
+}
+
 // What is inside an op or a region is nothing to us, and takes PyTorch 0.1 us an event. From so
-// many on it makes none on this thread; to switch that off and on again takes as long as seven of
+// many on it makes none on this thread; to switch that off and on again takes as long as eight of
 // them. A region that has had so many makes none from its next call on. Only while the callback is
 // the only one: others want to see them.
 void silence(Thread& t) {
-  if (has_company.load(std::memory_order_relaxed) || at::hasThreadLocalCallbacks()) {
-    return;
-  }
-  const auto listening = at::getStepCallbacksUnlessEmpty(at::RecordScope::FUNCTION);
-  if (listening.has_value() && listening->callbacks_.size() == 1) {
+  if (only_ours()) {
     at::enableRecordFunction(false);
     t.silenced = true;
     ++t.work.silences;
@@ -336,8 +341,8 @@ class TimedOp {
   Thread& t_;
 };
 
-// Is it measured what the next op costs. At first a window finds nothing in the caches. Then by
-// chance: every 16th would always be the same of a loop's ops.
+// Is our part of what the next op costs measured. At first a window finds nothing in the caches.
+// Then by chance: every 16th would always be the same of a loop's ops.
 bool is_measured(Thread& t) {
   const uint64_t seen_by = open_now.load(std::memory_order_relaxed);
   if (t.measured_in != seen_by) {
@@ -353,6 +358,60 @@ bool is_measured(Thread& t) {
   }
   t.until_measured = some_ops(t, kMeasured);
   return true;
+}
+
+// An event as inside an op. How long it took; 0 if others would have seen it.
+int64_t event_of_ours() {
+  const int64_t start = now_ns();
+  auto listening = only_ours();
+  if (!listening) {
+    return 0;
+  }
+  {
+    at::RecordFunction event(std::move(*listening));
+    event.before("");
+  }
+  return now_ns() - start;
+}
+
+// What an event takes PyTorch, after the op that has just ended. How long finding out took. A
+// silenced thread makes none, and an op that the GPU times would end later.
+[[gnu::noinline]] int64_t measure_events(Thread& t) {
+  t.until_events = some_ops(t, kEventsMeasured);
+  if (t.silenced || t.op.number != 0) {
+    return 0;
+  }
+  const int64_t start = now_ns();
+  const int64_t clock_ns = now_ns() - start;
+  const uint64_t events = t.work.events;
+  const uint32_t inner = std::exchange(t.inner, 0);
+  ++t.depth;
+  const int64_t first_ns = event_of_ours(), second_ns = event_of_ours();
+  --t.depth;
+  t.inner = inner;
+  t.work.events = events;
+  if (second_ns > 0) {
+    const auto see = [clock_ns](double& mean, int64_t ns, double longest_ns) {
+      mean += kLately * (std::min(double(ns - clock_ns), longest_ns) - mean);
+    };
+    see(t.warm_event_ns, second_ns, kLongestOpCostNs);
+    see(t.event_ns, first_ns, kColdest * t.warm_event_ns);
+  }
+  return record_cost(start);
+}
+
+// What seeing an op has cost, on average over ops as it: before and after it, and inside.
+struct Cost {
+  int64_t outside_ns, inside_ns;
+};
+
+Cost cost_of(const Thread& t, bool is_node) {
+  const double silence_ns = t.silenced ? kSilenceShare * t.warm_event_ns : 0;
+  const double own_ns = (1 + (is_node ? kNodeShare : 0)) * t.own_ns;
+  const double inner_ns = kInnerShare * t.warm_event_ns * t.inner;
+  const double outside_ns = own_ns + kOpShare * t.event_ns + (1 - kSilenceInside) * silence_ns;
+  return {.outside_ns = int64_t(outside_ns),
+          .inside_ns = int64_t(inner_ns + kSilenceInside * silence_ns)};
 }
 
 std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
@@ -481,19 +540,18 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     return;
   }
   const int64_t end = now_ns();
+  const int64_t measuring_ns = --t.until_events == 0 ? measure_events(t) : 0;
   TimedOp timed(t);
   const char* event_name = event.name();
   const char* op = op_name(event_name);
   t.op_depth = 0;
-  const double inner = t.inner * kInnerShare;
-  const int64_t inside_ns = int64_t((inner + (t.silenced ? kSilenceInsideShare : 0)) * t.own_ns);
-  const double own = 1 + (op != event_name ? kNodeShare : 0) + (t.silenced ? kSilenceShare : 0);
-  const int64_t own_ns = int64_t(own * t.own_ns);
-  const int64_t cost_ns = int64_t((own + kEventShare + inner) * t.own_ns);
-  t.work.op_ns += own_ns;
+  const auto [outside_ns, inside_ns] = cost_of(t, op != event_name);
+  const int64_t cost_ns = outside_ns + inside_ns + measuring_ns;
+  t.work.op_ns += cost_ns - kEventNs * (1 + t.inner);
   const bool was_silenced = t.silenced;
   listen_again(t);
-  const int64_t booking_since = t.measures && was_silenced ? now_ns() : end;
+  const bool was_late = was_silenced || measuring_ns > 0;
+  const int64_t booking_since = t.measures && was_late ? now_ns() : end;
   if (t.work.events >= kEventsAtOnce) {
     flush_work(t);
   }
@@ -575,7 +633,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
   timed.close(ns, is_first || t.region_in_op > 0 ? nullptr : name, cell_number);
   if (t.measures) {
     const int64_t took = t.measured_ns + booked - booking_since;
-    t.own_ns += 0.1 * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
+    t.own_ns += kLately * (double(std::min(took, kLongestOpCostNs)) - t.own_ns);
   }
   // While an op's exception passes through here, Python has it: nothing of Python's may be called.
   if (weight > 0 && std::uncaught_exceptions() == 0) {

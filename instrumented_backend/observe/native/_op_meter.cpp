@@ -179,7 +179,7 @@ void op_meter_leave(int64_t key) {
   Meter& m = meter();
   const bool was_silenced = t.silenced;
   if (--t.regions == 0 && t.op_depth == 0) {
-    t.work.op_ns += t.silenced ? int64_t(kSilenceShare * t.own_ns) : 0;
+    t.work.op_ns += t.silenced ? int64_t(kSilenceShare * t.warm_event_ns) : 0;
     listen_again(t);
   }
   int64_t ns;

@@ -169,7 +169,7 @@ class TimeRow(ctypes.Structure):
 class Work(ctypes.Structure):
     """What the windows cost: events, the ops among them, samples of lines, and their time.
 
-    ``op_ns`` is what ops took us, events apart, ``sample_ns`` the CPU time of samples;
+    ``op_ns`` is what ops took beyond ``EVENT_S`` an event, ``sample_ns`` the CPU time of samples;
     ``silences``, how often a thread's events were switched off for the rest of an op or region;
     ``open_ns``, how long windows were open.
     ``marks`` have passed so far; ``novel`` had when a kind of gap was new, ``first`` when the
@@ -178,7 +178,7 @@ class Work(ctypes.Structure):
     """
 
     _fields_: ClassVar = _fields(
-        ctypes.c_uint64,
+        ctypes.c_int64,
         *("events", "ops", "op_ns", "samples", "sample_ns", "silences", "open_ns"),
         *("marks", "novel", "first", "unlike_ns"),
     )

@@ -5,8 +5,7 @@ from typing import Any
 
 from instrumented_backend.observe.native.build import Work
 
-# What PyTorch takes for each event; what our own part takes is measured. A budget's figure: for
-# what is taken off a gap's time, the native part has its own, by op.
+# What PyTorch takes for an event that is in no op; what ops take beyond that is measured.
 EVENT_S = 0.15e-6
 
 # The loop has come round when this many marks were none of a new kind, and twice as many as it

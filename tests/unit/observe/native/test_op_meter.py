@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,7 @@ from torch.utils.data import DataLoader
 
 from instrumented_backend.observe.native import build as native
 from instrumented_backend.observe.ops.meter import MAIN_GAP
-from instrumented_backend.observe.ops.work import done
+from instrumented_backend.observe.ops.work import done, since
 
 S = 10**9
 
@@ -296,6 +297,22 @@ def test_more_events_than_are_told_apart(run_program: RunProgram) -> None:
         """
     )
     assert done.stdout.split() == ["63", "None", "None"]
+
+
+def test_events_that_are_measured_are_seen_by_nobody(op_meter: Any) -> None:
+    """After some ops, to know what PyTorch takes for one; a profiler is on that began later."""
+    before = done(op_meter)
+    op_meter.op_meter_open(False)
+    with torch.autograd.profiler.profile() as profile:
+        for _ in range(500):
+            torch.sin(X)
+    for _ in range(500):
+        torch.sin(X)
+    op_meter.op_meter_close()
+    events = Counter(event.name for event in profile.function_events)
+    assert events == {"aten::sin": 500}
+    work = since(op_meter, before)
+    assert (work.ops, work.events) == (1000, 1000)
 
 
 def test_sums_of_squares_are_over_windows(op_meter: Any) -> None:
