@@ -348,6 +348,8 @@ bool is_measured(Thread& t) {
   if (t.measured_in != seen_by) {
     t.measured_in = seen_by;
     t.all_measured = kAllMeasured;
+    t.until_events = std::min(t.until_events, some_ops(t, kEventsMeasured));
+    t.events_in_a_row = 0;
   }
   if (t.all_measured > 0) {
     --t.all_measured;
@@ -377,7 +379,9 @@ int64_t event_of_ours() {
 // What an event takes PyTorch, after the op that has just ended. How long finding out took. A
 // silenced thread makes none, and an op that the GPU times would end later.
 [[gnu::noinline]] int64_t measure_events(Thread& t) {
-  t.until_events = some_ops(t, kEventsMeasured);
+  const bool goes_on = ++t.events_in_a_row < kMeasuredInARow;
+  t.until_events = goes_on ? some_ops(t, kEventsMeasured) : kNotMeasured;
+  t.events_in_a_row = goes_on ? t.events_in_a_row : 0;
   if (t.silenced || t.op.number != 0) {
     return 0;
   }

@@ -105,9 +105,11 @@ constexpr int64_t kLeadNs = 400000;
 constexpr double kMostCost = 0.75;  // of a window: what lasts on after its end has more
 constexpr double kMostWeight = 10;  // against the mean: what one window saw is one window's
 constexpr uint32_t kMeasured = 16, kAllMeasured = 128;  // of a window, the first so many all are
-constexpr uint32_t kEventsMeasured = 32;    // were it more, they'd be in the caches by that
+// Were it more, they'd be in the caches by that. In a window that lasts on, as in `always`, so many
+// are measured, and then none for a while.
+constexpr uint32_t kEventsMeasured = 32, kMeasuredInARow = 64, kNotMeasured = 32768;
 constexpr double kColdest = 3;              // to the second: what is longer, something else held up
-constexpr double kLately = 0.25;            // so much of a mean is the last measured
+constexpr double kLately = 0.1;             // so much of a mean is the last measured
 constexpr int64_t kLongestOpCostNs = 5000;  // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
@@ -848,6 +850,7 @@ struct alignas(kCacheLine) Thread {
   bool measures = false;             // our part of what the op under way costs
   int64_t measured_ns = 0;           // of it, so far
   uint32_t until_events = 1;         // ops, until events are measured after one
+  uint32_t events_in_a_row = 0;      // measured
   double own_ns = 300;               // of ops: our part, lately
   double event_ns = 150;             // an event of PyTorch's after an op
   double warm_event_ns = 100;        // and right after another
