@@ -187,7 +187,12 @@ def fresh(isa_checks: Path) -> Iterator[None]:
 @pytest.fixture
 def op_meter() -> Iterator[Any]:
     """The op meter's native part, with nothing in it and no window open."""
+    from instrumented_backend import backend
+
     lib = native.load()
+    # A test that compiles in this process leaves a thread that opens windows of its own.
+    others = backend._session.ops
+    others.pause(True)
 
     def empty() -> None:
         lib.op_meter_close()
@@ -198,3 +203,4 @@ def op_meter() -> Iterator[Any]:
     empty()
     yield lib
     empty()
+    others.pause(False)
