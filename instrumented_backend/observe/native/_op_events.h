@@ -394,7 +394,7 @@ int64_t event_of_ours() {
   --t.depth;
   t.inner = inner;
   t.work.events = events;
-  if (second_ns > 0) {
+  if (first_ns > 0 && second_ns > 0) {
     const auto see = [clock_ns](double& mean, int64_t ns, double longest_ns) {
       mean += kLately * (std::min(double(ns - clock_ns), longest_ns) - mean);
     };
