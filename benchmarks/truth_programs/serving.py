@@ -98,7 +98,10 @@ def server(run: Run) -> None:
 
 
 def threads(run: Run) -> None:
-    """Four, which call two functions in turn; the main thread waits for them."""
+    """Four, which call two functions in turn; the main thread waits for them.
+
+    Who has the interpreter is chance: two runs of some hundred calls differ by several points.
+    """
     first, second = Blocks(2).to(run.device), Blocks(3).to(run.device)
     x = batches(run.device, 1)[0]
     functions = [run.compile(first), run.compile(second)]
@@ -106,7 +109,7 @@ def threads(run: Run) -> None:
         for function in functions:
             run.call(function, x)
     # Parts are counted by thread: adding one is no single step in Python.
-    runs = run.times(500)
+    runs = run.times(4000)
 
     @torch.no_grad()
     def work(thread: int) -> None:

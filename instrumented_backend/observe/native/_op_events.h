@@ -472,7 +472,6 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
             double weight) {
   ++t.quiet;
   const int64_t since = now_ns(), collected = collected_ns.load(std::memory_order_relaxed);
-  const int64_t start = now_ns(CLOCK_THREAD_CPUTIME_ID);
   // Mostly, Ctrl-C comes while an op computes: then it is for the program, and nothing is
   // sampled.
   const int gil = PyGILState_Ensure();
@@ -495,9 +494,6 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
     }
   }
   PyGILState_Release(gil);
-  const int64_t took = now_ns(CLOCK_THREAD_CPUTIME_ID) - start;
-  t.work.sample_ns += std::min(took, kLongestSampleNs);
-  ++t.work.samples;
   --t.quiet;
   std::lock_guard<Mutex> lock(m.mutex);
   Line* owner = booked_line_of(t);
@@ -507,9 +503,13 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
     Cell& cell = m.cells.at(booking.cell);
     cell.line = cell.line == kNoLine || cell.line == line ? int32_t(line) : kSeveralLines;
   }
+  const int64_t took =
+      now_ns() - since - (collected_ns.load(std::memory_order_relaxed) - collected);
+  t.work.sample_ns += std::clamp<int64_t>(took, 0, kLongestSampleNs);
+  ++t.work.samples;
   if (owner != nullptr) {
     // All of it: were gaps with samples longer, they would be of another kind than those without.
-    owner->cost_ns += now_ns() - since - (collected_ns.load(std::memory_order_relaxed) - collected);
+    owner->cost_ns += took;
   }
 }
 

@@ -111,13 +111,13 @@ constexpr uint32_t kEventsMeasured = 32, kMeasuredInARow = 64, kNotMeasured = 32
 constexpr double kColdest = 3;              // to the second: what is longer, something else held up
 constexpr double kLately = 0.1;             // so much of a mean is the last measured
 constexpr int64_t kLongestOpCostNs = 5000;  // what takes longer was held up
-constexpr int64_t kLongestSampleNs = 50000;  // what takes longer is no sample's, but a collection's
+constexpr int64_t kLongestSampleNs = 50000;  // what takes longer was held up
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
 
-int64_t now_ns(clockid_t clock = CLOCK_MONOTONIC) {
+int64_t now_ns() {
   timespec t;
-  clock_gettime(clock, &t);
+  clock_gettime(CLOCK_MONOTONIC, &t);
   return int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
@@ -787,10 +787,10 @@ uint64_t seen_as(uint64_t number, Set set) { return number * kSets + set; }
 Set set_of(uint64_t seen_by) { return Set(seen_by % kSets); }
 
 // What windows cost: the callback's calls; those of them that are ops, and the time that these took
-// us; samples taken, and the CPU time that they took; how often a thread was silenced; how long
-// windows were open. And how much of a program's loop has been seen: marks so far, the one at which
-// a kind of gap was new, and the one since which the loop is looked for. What windows have cost
-// that were opened for gaps unlike others.
+// us; samples taken, and the time that they took; how often a thread was silenced; how long windows
+// were open. And how much of a program's loop has been seen: marks so far, the one at which a kind
+// of gap was new, and the one since which the loop is looked for. What windows have cost that were
+// opened for gaps unlike others.
 struct Work {
   uint64_t events = 0, ops = 0;
   int64_t op_ns = 0;  // beyond `kEventNs` for each event

@@ -169,7 +169,7 @@ class TimeRow(ctypes.Structure):
 class Work(ctypes.Structure):
     """What the windows cost: events, the ops among them, samples of lines, and their time.
 
-    ``op_ns`` is what ops took beyond ``EVENT_S`` an event, ``sample_ns`` the CPU time of samples;
+    ``op_ns`` is what ops took beyond ``EVENT_S`` an event, ``sample_ns`` the time of samples;
     ``silences``, how often a thread's events were switched off for the rest of an op or region;
     ``open_ns``, how long windows were open.
     ``marks`` have passed so far; ``novel`` had when a kind of gap was new, ``first`` when the
