@@ -376,9 +376,16 @@ int64_t event_of_ours() {
   return now_ns() - start;
 }
 
+// A node's name, put together as the autograd engine does. How long it took.
+int64_t name_of_ours() {
+  const int64_t start = now_ns();
+  const std::string name = c10::str(kNodePrefix, c10::demangle(kNodeType));
+  return now_ns() - start;
+}
+
 // What an event takes PyTorch, after the op that has just ended. How long finding out took. A
 // silenced thread makes none, and an op that the GPU times would end later.
-[[gnu::noinline]] int64_t measure_events(Thread& t) {
+[[gnu::noinline]] int64_t measure_events(Thread& t, bool is_node) {
   const bool goes_on = ++t.events_in_a_row < kMeasuredInARow;
   t.until_events = goes_on ? some_ops(t, kEventsMeasured) : kNotMeasured;
   t.events_in_a_row = goes_on ? t.events_in_a_row : 0;
@@ -400,6 +407,9 @@ int64_t event_of_ours() {
     };
     see(t.warm_event_ns, second_ns, kLongestOpCostNs);
     see(t.event_ns, first_ns, kColdest * t.warm_event_ns);
+    if (is_node) {
+      see(t.name_ns, name_of_ours(), kLongestOpCostNs);
+    }
   }
   return record_cost(start);
 }
@@ -411,9 +421,10 @@ struct Cost {
 
 Cost cost_of(const Thread& t, bool is_node) {
   const double silence_ns = t.silenced ? kSilenceShare * t.warm_event_ns : 0;
-  const double own_ns = (1 + (is_node ? kNodeShare : 0)) * t.own_ns;
+  const double name_ns = is_node ? kNameShare * t.name_ns : 0;
   const double inner_ns = kInnerShare * t.warm_event_ns * t.inner;
-  const double outside_ns = own_ns + kOpShare * t.event_ns + (1 - kSilenceInside) * silence_ns;
+  const double outside_ns =
+      t.own_ns + name_ns + kOpShare * t.event_ns + (1 - kSilenceInside) * silence_ns;
   return {.outside_ns = int64_t(outside_ns),
           .inside_ns = int64_t(inner_ns + kSilenceInside * silence_ns)};
 }
@@ -544,12 +555,13 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     return;
   }
   const int64_t end = now_ns();
-  const int64_t measuring_ns = --t.until_events == 0 ? measure_events(t) : 0;
-  TimedOp timed(t);
   const char* event_name = event.name();
   const char* op = op_name(event_name);
+  const bool is_node = op != event_name;
+  const int64_t measuring_ns = --t.until_events == 0 ? measure_events(t, is_node) : 0;
+  TimedOp timed(t);
   t.op_depth = 0;
-  const auto [outside_ns, inside_ns] = cost_of(t, op != event_name);
+  const auto [outside_ns, inside_ns] = cost_of(t, is_node);
   const int64_t cost_ns = outside_ns + inside_ns + measuring_ns;
   t.work.op_ns += cost_ns - kEventNs * (1 + t.inner);
   const bool was_silenced = t.silenced;

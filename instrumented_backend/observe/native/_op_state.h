@@ -3,6 +3,8 @@
 #pragma once
 
 #include <ATen/record_function.h>
+#include <c10/util/StringUtil.h>
+#include <c10/util/Type.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sys/syscall.h>
@@ -93,11 +95,12 @@ constexpr int64_t kNever = INT64_MAX;
 // What seeing an op takes, as far as it lengthens a gap: our own part and PyTorch's. Ours is timed,
 // of one op in `kMeasured`. So are two events that nobody made but we, after one op in
 // `kEventsMeasured`: the first finds of PyTorch's paths what the op has left in the caches, the
-// second all of them. PyTorch's part is so many times as long: of our part for a node's name, of
-// the first event for an op's own, and of the second for one inside an op and to silence a thread,
-// half of which is inside. Fitted to 23 loops of ops with a window and without, on a CPU and on the
-// host of an H200: off by 1.9 % of the loop's time (the root of the mean square), and by 5 at most.
-constexpr double kNodeShare = 5.2, kOpShare = 1.85, kInnerShare = 1.7, kSilenceShare = 13;
+// second all of them; and after a node, a name put together as its own was. PyTorch's part is so
+// many times as long: of that for a node's name, of the first event for an op's own, and of the
+// second for one inside an op and to silence a thread, half of which is inside. Fitted to 23 loops
+// of ops with a window and without, on a CPU and on the host of an H200; the name's, to five on a
+// CPU.
+constexpr double kNameShare = 1.1, kOpShare = 1.85, kInnerShare = 1.7, kSilenceShare = 13;
 constexpr double kSilenceInside = 0.5;
 // So long what is seen of a gap that was under way when a window opened is left out: until all of
 // PyTorch's paths for events are in the caches, the first ops take 5 to 10 us longer each.
@@ -112,6 +115,7 @@ constexpr double kColdest = 3;              // to the second: what is longer, so
 constexpr double kLately = 0.1;             // so much of a mean is the last measured
 constexpr int64_t kLongestOpCostNs = 5000;  // what takes longer was held up
 constexpr int64_t kLongestSampleNs = 50000;  // what takes longer was held up
+constexpr char kNodeType[] = "N5torch8autograd14AccumulateGradE";
 constexpr char kNodePrefix[] = "autograd::engine::evaluate_function: ";
 constexpr size_t kNodePrefixLength = sizeof(kNodePrefix) - 1;
 
@@ -854,6 +858,7 @@ struct alignas(kCacheLine) Thread {
   double own_ns = 300;               // of ops: our part, lately
   double event_ns = 150;             // an event of PyTorch's after an op
   double warm_event_ns = 100;        // and right after another
+  double name_ns = 1500;             // to put a node's name together
   uint32_t last_cell = kNoCell;      // where this thread's last op was booked
   uint32_t random = 2463534242u;
   int64_t quiet_ns = 0;       // so far
