@@ -4,8 +4,12 @@
     python benchmarks/overhead.py --only call --json rows.json
     python benchmarks/results_table.py --take rows.json --device "2 CPU cores" \\
         --command "python benchmarks/overhead.py --only call"
+    python benchmarks/truth.py --only gan --runs 3 --json rows.json
+    python benchmarks/results_table.py --programs rows.json --runs 3 --device "2 CPU cores" \\
+        --command "python benchmarks/truth.py --only gan --runs 3"
 
 `--take` renews the files whose ``row`` is a row of ``rows.json``: figures, versions, date, commit.
+`--programs` writes those of the programs in it.
 `results/README.md` says what is in a file.
 """
 
@@ -19,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import truth_table
 
 FOLDER = Path(__file__).parent / "results"
 TABLE = Path(__file__).parent / "RESULTS.md"
@@ -121,15 +126,22 @@ def take(rows: Path, device: str, command: str) -> list[str]:
             "low": row["low_quartile"],
             "high": row["high_quartile"],
             "n": row["pairs"],
-            "device": device,
-            "versions": {name: _version(name) for name in ("torch", "python", "triton")},
-            "date": datetime.now(UTC).date().isoformat(),
-            "commit": _commit(),
-            "command": command,
+            **about(device, command),
         }
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
         taken.append(path.name)
     return taken
+
+
+def about(device: str, command: str) -> Result:
+    """Where and when something was measured."""
+    return {
+        "device": device,
+        "versions": {name: _version(name) for name in ("torch", "python", "triton")},
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": _commit(),
+        "command": command,
+    }
 
 
 def _version(name: str) -> str | None:
@@ -152,20 +164,30 @@ def _commit() -> str:
     return git("rev-parse", "--short", "HEAD") + changes
 
 
+def page() -> str:
+    return f"{table(read())}\n{truth_table.table(truth_table.read())}"
+
+
 @click.command()
 @click.option("--take", "rows", type=Path, help="Renew results: overhead.py --json.")
+@click.option("--programs", type=Path, help="Write results of programs: truth.py --json.")
+@click.option("--runs", default=5, show_default=True, help="Of each of these programs.")
 @click.option("--device", help="Where that was measured.")
 @click.option("--command", help="What measured it.")
-def main(rows: Path | None, device: str | None, command: str | None) -> None:
+def main(
+    rows: Path | None, programs: Path | None, runs: int, device: str | None, command: str | None
+) -> None:
     """Write RESULTS.md from the files in results/."""
-    if rows is not None:
+    if rows is not None or programs is not None:
         if device is None or command is None:
-            raise click.UsageError("--take wants --device and --command, too")
-        taken = take(rows, device, command)
+            raise click.UsageError("--take and --programs want --device and --command, too")
+        taken = [] if rows is None else take(rows, device, command)
+        if programs is not None:
+            taken += truth_table.take(programs, runs, about(device, command))
         click.echo("\n".join(taken) or "no result has a row in it", err=not taken)
         if not taken:
             sys.exit(1)
-    TABLE.write_text(table(read()), encoding="utf-8")
+    TABLE.write_text(page(), encoding="utf-8")
 
 
 if __name__ == "__main__":

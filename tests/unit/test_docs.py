@@ -8,6 +8,7 @@ from pathlib import Path
 import fields
 import pytest
 import results_table
+import truth_table
 from documentation import (
     CHECKED,
     HOW_IT_WORKS,
@@ -122,7 +123,7 @@ def test_the_picture_of_top() -> None:
 
 
 def test_the_table_of_results() -> None:
-    made = results_table.table(results_table.read())
+    made = results_table.page()
     said = "python benchmarks/results_table.py makes it anew"
     assert results_table.TABLE.read_text() == made, said
 
@@ -184,6 +185,46 @@ def test_results_are_taken_from_a_benchmarks_rows(
     figures = [taken[name] for name in ("median", "low", "high", "n", "device", "commit")]
     assert figures == [0.125, 0.0, 0.25, 48, "NVIDIA H100", "abc1234"]
     assert json.loads((tmp_path / "other.json").read_text()) == {**RESULT, "row": None}
+
+
+ROW = {
+    **{"model": "gan", "figure": "eager ops", "cache": "auto", "ours": 1015, "oracle": 1000},
+    **{"limit": 1.0, "in_points": False, "worst": 1.75, "ok": False},
+}
+
+
+def test_programs_are_taken_from_rows_of_their_truth(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(truth_table, "FOLDER", tmp_path)
+    rows = [
+        ROW,
+        ROW | {"figure": "captured ops", "ours": 1000, "ok": True},
+        ROW | {"figure": "eager ops", "cache": "always", "ours": 1900},  # the default's are shown
+        ROW | {"figure": "count of aten::mm", "limit": 2.0, "ok": True},
+        ROW | {"figure": "aten::mm, %", "in_points": True, "ours": 9, "oracle": 10, "limit": 2.0},
+        ROW | {"figure": "op time, %", "in_points": True, "ours": None, "oracle": 10},
+        ROW | {"figure": "ledger: python, %", "in_points": True, "ours": 9.5, "oracle": 10},
+        ROW | {"figure": "ledger: explained, %", "in_points": True, "ours": 99, "limit": 0},
+        ROW | {"figure": "ops, %: truth in spread, % of 3", "ours": 66.7, "oracle": 95, "limit": 0},
+        ROW | {"figure": "count of an op: truth in spread, % of 40", "ours": 97.5, "ok": True},
+    ]
+    path = tmp_path / "rows.txt"
+    path.write_text(json.dumps(rows))
+    about = {name: RESULT[name] for name in ("device", "versions", "date", "command")}
+    about["commit"] = "abc1234"
+    assert truth_table.take(path, 3, about) == ["gan-cpu.json"]
+    (row,) = truth_table.table(truth_table.read()).splitlines()[-1:]
+    assert row == (
+        "| gan | **1.50** | 1.50 | 1.00 | 0.50 | - | 41 of 43 | **3 of 10** | 3 | 2 CPU cores "
+        "| torch 2.13.0+cpu, python 3.11.7 | 2026-11-22 | `abc1234` |"
+    )
+    # Of several together, nobody knows whose spreads they were.
+    path.write_text(json.dumps([*rows, ROW | {"model": "sleep"}]))
+    about["command"] += " --device cuda"
+    assert truth_table.take(path, 3, about) == ["gan-cuda.json", "sleep-cuda.json"]
+    rows_now = truth_table.table(truth_table.read()).splitlines()[-3:]
+    assert [row.split(" | ")[6] for row in rows_now] == ["41 of 43", "-", "-"]
 
 
 # --- The checks find mistakes -------------------------------------------------------------------
