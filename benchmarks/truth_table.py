@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from proof.figures import Figure
+
 FOLDER = Path(__file__).parent / "results" / "programs"
 
 Result = dict[str, Any]
@@ -93,20 +95,20 @@ def _cells(result: Result) -> list[str]:
 
 def _largest(rows: list[Row], is_one: Callable[[Row], bool]) -> str:
     """The error of the row that is off by most of its limit."""
-    errors = [
-        (_error(row), row["limit"])
+    figures = [
+        Figure(
+            "", *(row[name] for name in ("figure", "mode", "ours", "oracle", "limit", "in_points"))
+        )
         for row in rows
-        if is_one(row) and row["limit"] and row["ours"] is not None
+        if is_one(row)
+    ]
+    errors = [
+        (figure.error, figure.limit)
+        for figure in figures
+        if figure.error is not None and figure.limit
     ]
     if not errors:
         return "-"
     error, limit = max(errors, key=lambda pair: pair[0] / pair[1])
     text = f"{error:.2f}"
     return text if error <= limit else f"**{text}**"
-
-
-def _error(row: Row) -> float:
-    off = abs(row["ours"] - row["oracle"])
-    if row["in_points"] or not off:
-        return float(off)
-    return float(100 * off / abs(row["oracle"])) if row["oracle"] else float("inf")
