@@ -147,6 +147,9 @@ void settle_quiet(Line& line, int64_t now) {
   if (line.quiet_compiles) {
     line.spent.compile_ns += now - line.quiet_since;
   }
+  // Collections in that time are apart with it, and not once more.
+  const int64_t collected = collected_ns.load(std::memory_order_relaxed);
+  line.collected += collected - std::exchange(line.quiet_collected, collected);
   line.quiet_since = now;
 }
 
@@ -178,8 +181,8 @@ void see_stages(Line& line, int64_t until) {
   const int64_t from_ns =
       line.seen_from - line.gap_start - line.seen_apart - line.seen_cost - tail_cost_ns;
   until = line.watched ? now_ns() : until;
-  const int64_t quiet_ns = line.quiet > 0 ? std::max<int64_t>(0, until - line.quiet_since) : 0;
-  line.stages.see(double(std::max<int64_t>(0, from_ns)), double(own_ns_of(line, until) - quiet_ns));
+  settle_quiet(line, until);
+  line.stages.see(double(std::max<int64_t>(0, from_ns)), double(own_ns_of(line, until)));
 }
 
 // A slice begins here: what seeing ops has cost before is none of it.
@@ -193,11 +196,9 @@ void keep_slice(Line& line, int64_t until) {
   if (line.leads_in) {
     end_lead_in(line);
   }
-  int64_t ns =
+  settle_quiet(line, until);
+  const int64_t ns =
       until - line.seen_from - (apart_of(line) - line.seen_apart) - (line.cost_ns - line.seen_cost);
-  if (line.quiet > 0) {
-    ns -= std::max<int64_t>(0, until - line.quiet_since);
-  }
   const Ops& head = line.head[window_set];
   Sums& sums = line.slices[window_set];
   if (ns > 0) {
@@ -365,7 +366,7 @@ void begin_gap_at(Line& line, Position* position, int64_t now) {
   line.from = line.position = position;
   line.gap_start = now;
   line.apart_ns = line.cost_ns = line.tail_cost_ns = line.first_op = 0;
-  line.collected = collected_ns.load(std::memory_order_relaxed);
+  line.collected = line.quiet_collected = collected_ns.load(std::memory_order_relaxed);
   line.pass = passes.fetch_add(1, std::memory_order_relaxed);
   if (now < head_end.load(std::memory_order_relaxed)) {
     line.watched = line.was_seen = true;

@@ -217,6 +217,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     Line* line = t.quiet_line = compiles ? line_for_mark(t) : booked_line_of(t);
     if (line != nullptr && line->quiet++ == 0) {
       line->quiet_since = t.quiet_start;
+      line->quiet_collected = since_ns > 0 ? line->collected : collected_ns.load();
       line->quiet_compiles = compiles;
     }
   }

@@ -607,7 +607,7 @@ struct alignas(kCacheLine) Line {
   int64_t graph = 0;             // whose call ended last
   int64_t gap_start = 0;
   int64_t apart_ns = 0;   // of the gap under way: compilations
-  int64_t collected = 0;  // `collected_ns` when it began
+  int64_t collected = 0;  // `collected_ns` when it began, and what was collected in that time
   uint64_t pass = 0;      // of that gap
   bool main = false;
   bool watched = false;   // is the gap seen whole
@@ -616,15 +616,16 @@ struct alignas(kCacheLine) Line {
   uint32_t quiet = 0;  // threads that are quiet on it
   uint32_t in_data = 0;
   Spent spent;
-  int64_t cost_ns = 0;       // of the gap: ours, before the window's end
-  int64_t tail_cost_ns = 0;  // and after it
-  int64_t first_op = 0;      // of it: when it began
-  int64_t quiet_since = 0;   // what is not yet in `apart_ns`
-  int64_t seen_from = 0;     // since when it is seen, if it is
-  int64_t seen_apart = 0;    // `apart_ns` at that time
-  int64_t seen_cost = 0;     // `cost_ns` at that time
-  bool leads_in = false;     // has no op begun since that time
-  bool timed = false;        // by the GPU: the last call
+  int64_t cost_ns = 0;          // of the gap: ours, before the window's end
+  int64_t tail_cost_ns = 0;     // and after it
+  int64_t first_op = 0;         // of it: when it began
+  int64_t quiet_since = 0;      // what is not yet in `apart_ns`
+  int64_t quiet_collected = 0;  // `collected_ns` at that time
+  int64_t seen_from = 0;        // since when it is seen, if it is
+  int64_t seen_apart = 0;       // `apart_ns` at that time
+  int64_t seen_cost = 0;        // `cost_ns` at that time
+  bool leads_in = false;        // has no op begun since that time
+  bool timed = false;           // by the GPU: the last call
   bool in_call = false;
   bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
