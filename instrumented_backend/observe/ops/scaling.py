@@ -65,8 +65,22 @@ def all_scaled(kinds: Iterable[Kind], waits: bool) -> Iterator[tuple[int, Group,
         by_mark.setdefault(kind.mark, {}).setdefault((kind.to, kind.octave), []).append(kind)
     for mark, groups in by_mark.items():
         after = [Group(to, octave, alike) for (to, octave), alike in groups.items()]
-        for group in after:
-            yield mark, group, list(_of_group(group, after, same_edge, waits))
+        scaled = [list(_of_group(group, after, same_edge, waits)) for group in after]
+        for group, each in zip(after, _begin_together(scaled), strict=True):
+            yield mark, group, each
+
+
+def _begin_together(groups: list[list[Scaled]]) -> Iterator[list[Scaled]]:
+    """Long gaps of all lengths may begin with what shorter ones have: all of them do, or none."""
+    doubts = [doubt for scaled in groups for each in scaled for doubt in each.doubts]
+    total = sum(math.sqrt(doubt.variance) for doubt in doubts if doubt.besides)
+
+    def with_all(doubt: Doubt) -> Doubt:
+        deviation = math.sqrt(doubt.variance)
+        return replace(doubt, variance=deviation * (total if doubt.besides else deviation))
+
+    for scaled in groups:
+        yield [replace(each, doubts=tuple(map(with_all, each.doubts))) for each in scaled]
 
 
 def _of_group(

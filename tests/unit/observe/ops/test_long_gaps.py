@@ -1,6 +1,7 @@
 """What stands for gaps that are longer than a window."""
 
 import math
+from collections import Counter
 
 import pytest
 from seen_gaps import LONG, S, kind, observed, part
@@ -38,13 +39,23 @@ def test_what_one_slice_may_have_seen_all_of_is_as_uncertain_as_one_slice() -> N
     assert usual.ops == pytest.approx(19_600) and SPREAD * usual.ops_error < 0.05 * usual.ops
 
 
-def test_what_begins_gaps_may_have_begun_those_that_slices_saw_later() -> None:
-    """After 8 of 1008 steps, which end with 3 ops of one name, comes a second of other ones."""
+@pytest.mark.parametrize("octaves", [(29,) * 8, (29,) * 4 + (30,) * 3 + (31,)])
+def test_what_begins_gaps_may_have_begun_those_that_slices_saw_later(
+    octaves: tuple[int, ...],
+) -> None:
+    """After 8 of 1008 steps, which end with 3 ops of one name, comes a second of other ones.
+
+    However long they are: either all begin so or none.
+    """
     mul = [Cell("aten::mul_", 0, 1, 30, 1e5, {})]
     step = kind(1000, 10**9, octave=19, by_chance=part(*[(1, 10**6, 3, 1e4)] * 10, cells=mul))
     add = [Cell("aten::add", 0, 0, 4000, 4e6, {})]
     slices = part(*[(0.5, 0.5 * S, 500, 1e6)] * 8, cells=add)
-    found = estimate(observed(step, kind(8, 8 * S, octave=29, slices=slices)))
+    long = [
+        kind(n, n * S, octave=octave, slices=slices)
+        for octave, n in sorted(Counter(octaves).items())
+    ]
+    found = estimate(observed(step, *long))
     assert found.by_name["aten::mul_"].ops == pytest.approx(3000)
     assert SPREAD * found.by_name["aten::mul_"].ops_error == pytest.approx(8 * 3)
     assert SPREAD * found.by_name["aten::add"].ops_error < 0.01 * found.by_name["aten::add"].ops
