@@ -28,6 +28,7 @@ PROGRAMS: dict[str, Callable[[Run], None]] = {
     "long-call": serving.long_call,
     "eager-before": training.eager_before,
     "eager-between": training.eager_between,
+    "eager-stages": training.eager_stages,
     "threads": serving.threads,
     "server": serving.server,
     "gan": training.gan,

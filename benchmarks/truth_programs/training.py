@@ -262,6 +262,32 @@ def eager_between(run: Run) -> None:
                 eager_work(x)
 
 
+def eager_stages(run: Run) -> None:
+    """Eager work of three kinds, one after the other, before the first call and once more between.
+
+    What it takes to see them differs by as much as their ops do in length.
+    """
+    model = Blocks(2).to(run.device)
+    inputs = forever(batches(run.device))
+    x, small = (torch.randn(256, width, device=run.device) for width in (WIDTH, 4))
+    compiled = run.compile(model)
+    for _ in range(2):
+        for _ in run.times(6000):
+            with run.part("work"), run.spent(EAGER):
+                eager_work(x)
+        for _ in run.times(12_000):
+            with run.part("small"), run.spent(EAGER):
+                y = small
+                for _ in range(8):
+                    y = y * 1.5
+        for _ in run.times(300):
+            with run.part("sort"), run.spent(EAGER):
+                torch.randperm(60_000, device=run.device).sort()
+        for _ in run.times(150):
+            with run.part("step"):
+                run.backward(loss_of(run.call(compiled, next(inputs))))
+
+
 def gan(run: Run) -> None:
     """Two networks, two optimizers, both in each step."""
     maker, judge = Blocks(2).to(run.device), Blocks(2).to(run.device)

@@ -473,6 +473,7 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
 // Where an op is booked. As soon as `pass` is another, something else is kept there.
 struct Booking {
   Ops* ops = nullptr;
+  double times = 1;  // it weighs
   const uint64_t* pass = nullptr;
   uint64_t was = 0;
   uint32_t cell = 0, slot = 0;
@@ -510,7 +511,7 @@ void sample(Thread& t, Meter& m, const char* name, const Booking& booking, int64
   Line* owner = booked_line_of(t);
   if (line >= 0 && *booking.pass == booking.was) {
     const Sampled one{weight, weight * double(ns), weight * weight};
-    booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)].add(one);
+    booking.ops->samples[uint64_t(booking.slot) << 32 | uint32_t(line)].add(one, booking.times);
     Cell& cell = m.cells.at(booking.cell);
     cell.line = cell.line == kNoLine || cell.line == line ? int32_t(line) : kSeveralLines;
   }
@@ -529,21 +530,30 @@ bool is_in_lead(const Thread& t, const Line& line) {
   return !line.watched && t.op_start < t.lead_end && line.gap_start < t.lead_end - kLeadNs;
 }
 
-// What an op of the gap under way belongs to; nullptr if to nothing that is seen.
-Ops* seen_part(Line& line, uint64_t seen_by, int64_t ns) {
+// What an op of the gap under way belongs to: no ops if to nothing that is seen.
+Booking seen_part(Line& line, uint64_t seen_by, int64_t ns) {
   if (seen_by != 0 && seen_by == open_now.load() && line.seen_from != 0) {
-    return &line.head[set_of(seen_by)];
+    return {&line.head[set_of(seen_by)]};
   }
   if (line.watched) {
-    return &line.tail;
+    return {&line.tail};
   }
-  // It began in a window that has closed meanwhile.
-  Sums& sums = line.slices[set_of(seen_by)];
-  if (seen_by == 0 || sums.seen.n == 0) {
-    return nullptr;
+  if (seen_by == 0) {
+    return {};
   }
-  sums.add(sums.window, 0, 0, 1, double(ns));
-  return &line.head[set_of(seen_by)];
+  // It began in a window that has closed meanwhile, and that may have been weighed.
+  const Set set = set_of(seen_by);
+  const auto add_to = [ns](Sums& sums, Ops& ops, double weight) -> Booking {
+    sums.add(sums.window, 0, 0, 1, double(ns), weight);
+    return {&ops, weight};
+  };
+  if (line.slices[set].seen.n > 0) {
+    return add_to(line.slices[set], line.head[set], 1);
+  }
+  if (set == kRandom && line.weighed.sums.seen.n > 0) {
+    return add_to(line.weighed.sums, line.weighed.ops, line.weight);
+  }
+  return {};
 }
 
 void on_end(const at::RecordFunction& event, at::ObserverContext*) {
@@ -601,7 +611,8 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
         end_lead_in(*line);
       }
     }
-    booking.ops = line != nullptr ? seen_part(*line, t.seen_by, ns) : &m.loose[set_of(t.seen_by)];
+    booking =
+        line != nullptr ? seen_part(*line, t.seen_by, ns) : Booking{&m.loose[set_of(t.seen_by)]};
     if (booking.ops == nullptr) {
       return;
     }
@@ -622,15 +633,16 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     cell_number = cell_id(cell.mark, cell.slot);
     booking.cell = index;
     booking.slot = cell.slot;
-    booking.ops->ops += 1;
-    booking.ops->op_ns += double(ns);
+    const double times = booking.times;
+    booking.ops->ops += times;
+    booking.ops->op_ns += times * double(ns);
     if (line != nullptr) {
       const int64_t gone_on_ns = own_ns_of(*line, t.op_start) + cost_ns;
       Stages::Stage& stage = line->stages.at(stage_of(gone_on_ns));
       stage.ops += 1;
       stage.op_ns += double(ns);
     }
-    booking.ops->add(booking.slot, 1, ns);
+    booking.ops->add(booking.slot, times, times * double(ns));
     if (m.sampler) {
       if (cell.count == 1 || m.sample_each ||
           (line != nullptr && take_wanted(*line->from, cell.slot))) {

@@ -164,12 +164,13 @@ int64_t own_ns_of(const Line& line, int64_t moment) {
   return std::max<int64_t>(0, moment - line.gap_start - apart_of(line) - cost_ns);
 }
 
-// Ops of the gap under way that tell nothing: the next of their cells may be the first again, which
-// is sampled.
-void forget(const Line& line, Ops& ops) {
+// Ops of the gap under way that tell nothing, each of which weighs so much: the next of their cells
+// may be the first again, which is sampled.
+void forget(const Line& line, Ops& ops, double weight = 1) {
   Meter& m = meter();
   for (const uint32_t slot : ops.touched) {
-    m.cells[line.position->mark->cells[slot]].count -= ops.cells[slot].count;
+    auto& count = m.cells[line.position->mark->cells[slot]].count;
+    count -= std::min(count, decltype(+count)(std::llround(ops.cells[slot].count / weight)));
   }
   ops.clear();
 }
@@ -205,6 +206,7 @@ void keep_slice(Line& line, int64_t until) {
     const double ops = head.ops - sums.seen.ops, op_ns = head.op_ns - sums.seen.op_ns;
     sums.add(window, 1e-9 * double(ns), double(ns), ops, op_ns);
   }
+  chance.cost_ns += window_set == kRandom && line.main ? double(line.cost_ns - line.seen_cost) : 0;
   see_stages(line, until);
   forget(line, line.tail);
   if (line.watched) {
@@ -237,23 +239,48 @@ Tally& unweighed_of(Meter& m, Edge& edge, Length& length) {
   return *observed.unweighed;
 }
 
+// What it saw of a gap that has ended meanwhile, in a slice.
+Tally& unweighed_slice_of(Meter& m, Observed& observed) {
+  if (!observed.unweighed_slices) {
+    observed.unweighed_slices = std::make_unique<Tally>();
+    m.unweighed.push_back({nullptr, &observed, true});
+  }
+  return *observed.unweighed_slices;
+}
+
 // Books what the last of chance's windows saw, which stands for so much of the run; 0: for as much
 // as others do. With the mutex.
 void weigh(Meter& m, double stands_for_ns) {
-  if (chance.window_ns <= 0) {
+  const double window_ns = chance.window_ns;
+  if (window_ns <= 0) {
     return;
   }
   const double weight = chance.weigh(stands_for_ns);
+  // Slices begin later than their windows.
+  const double slice_weight = weight * window_ns / std::max(window_ns / 4, window_ns - kLeadNs);
   for (const auto& [edge, observed, is_long] : m.unweighed) {
+    if (edge == nullptr) {
+      const std::unique_ptr<Tally> slice = std::move(observed->unweighed_slices);
+      observed->slices[kRandom].add_window(*slice, slice_weight);
+      continue;
+    }
     const std::unique_ptr<Tally> tally = std::move(observed->unweighed);
-    Tally& whole = observed->whole[kRandom];
-    whole.sums.add_window(tally->sums, weight);
-    whole.ops.add(tally->ops, weight);
+    observed->whole[kRandom].add_window(*tally, weight);
     if (!is_long) {
       edge->by_chance.add_window(tally->sums, weight);
     }
   }
   m.unweighed.clear();
+  for (Line* line : m.lines) {
+    Sums& slice = line->slices[kRandom];
+    if (slice.seen.n > 0) {
+      line->weighed.sums.add_window(slice, slice_weight);
+      line->weighed.ops.add(line->head[kRandom], slice_weight);
+      line->weight = slice_weight;
+      slice = Sums();
+      line->head[kRandom].clear();
+    }
+  }
 }
 
 // Before anything is handed out: all but what an open window of chance has seen.
@@ -300,12 +327,19 @@ void weigh_closed(Meter& m) {
     }
     for (int set = 0; set < kSets; ++set) {
       if (length.octave >= (set == kCertain ? kUnlike : kLong) && line.slices[set].seen.n > 0) {
-        Tally& tally = length.seen().slices[set];
+        Observed& observed = length.seen();
+        Tally& tally =
+            set == kCertain ? observed.slices[set] : unweighed_slice_of(meter(), observed);
         tally.sums.add(line.slices[set]);
         tally.ops.add(line.head[set]);
       } else {
         forget(line, line.head[set]);
       }
+    }
+    if (length.octave < kLong) {
+      forget(line, line.weighed.ops, line.weight);
+    } else if (line.weighed.sums.seen.n > 0) {
+      length.seen().slices[kRandom].add(line.weighed);
     }
     const Seen& seen = line.slices[kCertain].seen;
     const bool to_end = line.pass == ends_with.load(std::memory_order_relaxed);
@@ -330,6 +364,7 @@ void weigh_closed(Meter& m) {
     keep_stages(length.seen(), line);
   }
   line.tail.clear();
+  line.weighed.clear();
   for (int set = 0; set < kSets; ++set) {
     line.head[set].clear();
     line.slices[set] = Sums();

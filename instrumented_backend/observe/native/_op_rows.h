@@ -78,7 +78,8 @@ void each_part(Meter& m, Visit visit) {
       for (int set = 0; set < kSets; ++set) {
         const Tally& whole = observed->whole[set];
         visit(kind, set, &mark, whole.ops, whole.sums.scale());
-        visit(kind, 2 + set, &mark, observed->slices[set].ops, 1);
+        const Tally& slices = observed->slices[set];
+        visit(kind, 2 + set, &mark, slices.ops, slices.sums.scale());
       }
     }
   });
@@ -179,8 +180,9 @@ int64_t op_meter_kinds(KindRow* out, int64_t capacity) {
     }
     if (Observed* observed = length.observed.get()) {
       for (int set = 0; set < kSets; ++set) {
-        row.whole[set] = observed->whole[set].sums.handed_out(set == kRandom ? mean : 1);
-        row.slices[set] = observed->slices[set].sums.seen;
+        const double mean_weight = set == kRandom ? mean : 1;
+        row.whole[set] = observed->whole[set].sums.handed_out(mean_weight);
+        row.slices[set] = observed->slices[set].sums.handed_out(mean_weight);
       }
       row.looked = observed->looked.seen;
       row.met = observed->met.seen;

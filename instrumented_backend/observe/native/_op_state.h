@@ -377,11 +377,26 @@ struct Sums {
 struct Tally {
   Sums sums;
   Ops ops;
+
+  void add(Tally& other) {
+    sums.add(other.sums);
+    ops.add(other.ops);
+  }
+  // What one window has seen.
+  void add_window(const Tally& one, double weight) {
+    sums.add_window(one.sums, weight);
+    ops.add(one.ops, weight);
+  }
+  void clear() {
+    sums = Sums();
+    ops.clear();
+  }
 };
 
 struct Observed {
   std::array<Tally, kSets> whole, slices;
-  std::unique_ptr<Tally> unweighed;  // of the last of chance's windows: what it weighs comes later
+  // Of the last of chance's windows: what it weighs comes later.
+  std::unique_ptr<Tally> unweighed, unweighed_slices;
   Sums looked;  // gaps of which certain windows saw slices: all of each, as these tell
   Sums met;     // of these, those that had ops when they were first looked at
   Sums ended;   // of these, those that a window saw to their end, and of which most ops were seen
@@ -629,7 +644,9 @@ struct alignas(kCacheLine) Line {
   bool in_call = false;
   bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
-  std::array<Sums, kSets> slices;  // of it
+  std::array<Sums, kSets> slices;  // of it; of chance's, of the last window, which was not weighed
+  Tally weighed;                   // of it: what earlier windows of chance saw
+  double weight = 0;               // of the last of these
   Stages stages;                   // of it
   Ops tail;                        // of a watched one: the rest
 
@@ -668,7 +685,7 @@ struct alignas(kCacheLine) Meter {
   std::vector<const char*> events{""};  // by number; interned
 
   struct Unweighed {
-    Edge* edge;
+    Edge* edge;  // nullptr: slices
     Observed* observed;
     bool is_long;
   };
@@ -717,8 +734,16 @@ const char* intern(Meter& m, std::string_view name) { return m.names.emplace(nam
 // gaps weighs as much as its window stands for of the run, by how long that lasted.
 struct Chance {
   double stood_for_ns = 0, open_ns = 0;
-  double window_ns = 0;  // of one that was not weighed yet; 0: there is none
-  double cost_ns = 0;    // of it: what went into seeing ops, in which there were no gaps
+  double window_ns = 0;             // of one that was not weighed yet; 0: there is none
+  double cost_ns = 0;               // of it: what went into seeing ops, in which there were no gaps
+  double all_ns = 0, spent_ns = 0;  // of all: how long they lasted, and what that has cost
+
+  void lasted(double ns, double has_cost_ns) {
+    window_ns = ns;
+    all_ns += ns;
+    spent_ns += has_cost_ns;
+  }
+  double usual_cost_ns(double ns) const { return all_ns > 0 ? spent_ns / all_ns * ns : 0; }
 
   // 0: it is not known for how much the window stands.
   double weigh(double stands_for_ns) {

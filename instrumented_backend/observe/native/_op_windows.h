@@ -14,7 +14,11 @@ constexpr double kMayCost = 0.8;      // of what is left: to see one to its end
 // Until two have been, slices of all but two are saved for that, if two thirds of it are left.
 constexpr double kToEnd = 2, kSaves = 1.5;
 constexpr int64_t kLongestEndNs = 60000000000;  // that is waited for with one
-std::atomic<int64_t> unlike_ns{0};              // what windows for such have cost
+// What a window of chance may cost: so many times what such have cost for as long. One that meets
+// denser ops would be made up for by seeing nothing of what comes after these.
+constexpr double kOverspends = 2;
+constexpr int64_t kLeastSpentNs = 1000000;
+std::atomic<int64_t> unlike_ns{0};  // what windows for such have cost
 
 // Which gaps that are under way count as if they began now.
 enum Whole : int32_t { kNoGap, kAllGaps, kMainGap };
@@ -177,11 +181,21 @@ void run_to_end_of(std::unique_lock<std::mutex>& lock, const Line& main, uint64_
 // evaluations that take long, one that was seen whole tells more than slices of many.
 void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_t longest_ns,
                    int64_t most_ns, uint64_t awake) {
-  const int64_t end = now_ns() + window_ns;
+  const int64_t spent_before_ns = spent_ns();
+  const double usual_ns = chance.usual_cost_ns(double(window_ns));
+  const int64_t most_spent_ns =
+      spent_before_ns + std::max(kLeastSpentNs, int64_t(kOverspends * usual_ns));
+  const int64_t start = now_ns(), end = start + window_ns;
   open_window(kRandom, end, kNoGap);
-  chance.window_ns = double(window_ns);
   const uint64_t which = window;
-  wait_until(lock, end, awake, which);
+  while (is_open(which) && wakes.load() == awake && now_ns() < head_end) {
+    wait_until(lock, std::min(end, now_ns() + kSliceNs), awake, which);
+    if (spent_ns() > most_spent_ns) {
+      head_end = std::min(now_ns(), end);
+    }
+  }
+  const int64_t lasted_ns = is_open(which) ? head_end - start : window_ns;
+  chance.lasted(double(lasted_ns), double(spent_ns() - spent_before_ns));
   if (watching.load() > 0) {
     wait_until(lock, now_ns() + longest_ns, awake, which);
   }

@@ -16,6 +16,7 @@ from instrumented_backend.observe.ops.scaled import (
     CUT,
     ENOUGH,
     FAR,
+    FEW,
     SLICES_TELL,
     UNLIKE,
     Group,
@@ -87,10 +88,18 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
         unseen = max(0.0, 1 - sum(part.seen.ns for part in group.slices) / ns)
         ops_variance += (unseen * ops / SPREAD) ** 2
         ns_variance += (unseen * op_ns / SPREAD) ** 2
+    themselves = [group.random] if group.random.seen.n else []
+    certain, random = group.slices
+    if random.seen.windows >= FEW and random.seen.ops:
+        # Chance's are all over the gaps. A certain window may have seen all of how one begins.
+        themselves.append(certain)
+        slices = random
+        ops = max(random.seen.ops, ops - certain.seen.ops)
+        op_ns = max(random.seen.op_ns, op_ns - certain.seen.op_ns)
     factors = ops / slices.seen.ops, op_ns / slices.seen.op_ns if slices.seen.op_ns else 1.0
     doubts = beginnings(far_shorter(group, after), n)
     rest = Scaled(slices, *factors, ops_variance, ns_variance, doubts, in_slices=True)
-    return [Scaled(group.random, 1.0, 1.0), rest] if group.random.seen.n else [rest]
+    return [*(Scaled(part, 1.0, 1.0) for part in themselves), rest]
 
 
 def _share_met(groups: list[Group]) -> float:

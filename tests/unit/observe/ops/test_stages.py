@@ -5,6 +5,7 @@ import math
 import pytest
 from seen_gaps import S, kind, observed, part
 
+from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import Estimate, estimate
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import ABOUT, CUT
@@ -187,6 +188,21 @@ def test_ops_that_come_evenly_are_as_slices_tell() -> None:
     alone = long_gaps(12, 500, EVALUATION + PAUSE)
     without = kind(12, 6 * S, octave=alone.octave, slices=alone.slices[1])
     assert estimate(observed(alone)).eager.ops == estimate(observed(without)).eager.ops
+
+
+def test_what_certain_windows_saw_of_a_gaps_beginning_is_itself() -> None:
+    """Chance's stand for the rest, where there were enough: other ops come there."""
+    begun, later = (
+        [Cell("aten::mul", 0, 0, 6400, 32 * MS, {})],
+        [Cell("aten::add", 0, 1, 320, MS, {})],
+    )
+    certain = part((0.064, 64 * MS, 6400, 32 * MS), cells=begun)
+    chance = part(*[(0.004, 4 * MS, 40, MS // 8)] * 8, cells=later)
+    stages = {(0.0, 64.0 * MS): certain, (64.0 * MS, math.inf): chance}
+    gap = kind(1, 512 * MS, octave=28, slices=chance, certain_slices=certain, stages=stages)
+    found = estimated(gap).by_name
+    assert found["aten::mul"].ops == pytest.approx(6400)
+    assert found["aten::add"].ops == pytest.approx(STEPS + 448 * 10)
 
 
 def test_ops_take_no_more_than_the_clock_allows() -> None:

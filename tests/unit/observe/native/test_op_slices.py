@@ -1,0 +1,65 @@
+"""What chance's windows see of long gaps: for how much of these it stands, and when they end."""
+
+import time
+from typing import Any
+
+import pytest
+import torch
+from metering import (
+    HOUR_NS,
+    LEAD_S,
+    RANDOM,
+    call,
+    kinds_after,
+    later,
+    names,
+    open_ns,
+    seen,
+    window_by_chance,
+)
+
+X = torch.ones(2)
+LONG_S = 0.2
+LONG_NS = int(1e9 * LONG_S)
+
+
+@pytest.mark.parametrize("ends_first", [False, True])
+def test_a_slice_weighs_as_much_as_its_window_stands_for(op_meter: Any, ends_first: bool) -> None:
+    """Of two that see an op each, one stands for four times as much of the run.
+
+    How much that is, is known when the next window is planned: the gap may be over by then.
+    """
+    op_meter.op_meter_clear()
+    call(op_meter, 1)
+    torch.tanh(X)  # it has begun
+    for op, times in ((torch.sin, 0), (torch.cos, 1)):
+        before_ns = open_ns(op_meter, RANDOM)
+        window = later(lambda times=times: window_by_chance(op_meter, LONG_NS, 0, times=times))
+        while open_ns(op_meter, RANDOM) <= before_ns:
+            time.sleep(0.001)
+        time.sleep(LEAD_S)
+        op(X)
+        window.join()
+    if ends_first:
+        call(op_meter, 2)
+    asleep = op_meter.op_meter_awake() - 1  # no other window opens
+    window_by_chance(op_meter, LONG_NS, 0, asleep, times=4)
+    if not ends_first:
+        call(op_meter, 2)
+    (kind,) = kinds_after(seen(op_meter), 1, to=2)
+    slices = kind.slices[RANDOM]
+    counts = names(slices)
+    assert counts["aten::cos"] == pytest.approx(4 * counts["aten::sin"], rel=0.1)
+    assert slices.seen.ops == pytest.approx(counts.total())
+    assert slices.seen.n == pytest.approx(1e-9 * slices.seen.ns) and slices.seen.windows == 2
+    assert counts.total() / slices.seen.n == pytest.approx(1 / LONG_S, rel=0.1)
+
+
+def test_a_window_that_meets_dense_ops_ends_early(op_meter: Any) -> None:
+    """Or what comes after these would be seen by none, for as long as that takes to make up for."""
+    op_meter.op_meter_clear()
+    call(op_meter, 1)
+    window = later(lambda: window_by_chance(op_meter, HOUR_NS, 0))
+    while window.is_alive():
+        torch.sin(X)
+    call(op_meter, 2)
