@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+LATELY = 0.85  # how much each window counts against the one after it
 _OWN = random.Random()  # the module's own numbers are the program's, which may have a seed
 
 
@@ -20,11 +21,23 @@ class Plan:
     last_stood_for_s: float = 0.0
 
 
+class _Lately:
+    """What a total has grown by from window to window, the last ones above all."""
+
+    def __init__(self) -> None:
+        self._total = self._lately = 0.0
+
+    def of(self, total: float) -> float:
+        self._lately = LATELY * self._lately + total - self._total
+        self._total = total
+        return self._lately
+
+
 class WindowSchedule:
     """One window in each interval. Intervals grow, and with them the windows.
 
     With a ``budget``, a share of the run's time, windows last as long as that allows, by what they
-    have cost so far, and chance has each open anywhere in its interval, also where it then ends in
+    have cost lately, and chance has each open anywhere in its interval, also where it then ends in
     the next one: all that the program does is as likely to be seen. But where windows cost more,
     they are shorter and farther apart: each stands for half of the time to its neighbours, wherever
     in their intervals chance has put them. Without a budget they open at the intervals' ends.
@@ -50,6 +63,7 @@ class WindowSchedule:
     def restart(self) -> None:
         """Begin with the first interval again, now."""
         self._interval_s = self._first_s
+        self._cost_s, self._open_s = _Lately(), _Lately()
         self.started_s = self.clock()
         self.go_on()
 
@@ -70,7 +84,10 @@ class WindowSchedule:
         self._interval_s = min(interval_s * self._growth, self._longest_s)
         if self._budget is None:
             return Plan(interval_s, 0.0)
-        share = min(0.5, self._budget * open_s / cost_s) if cost_s else 0.5
+        lately_cost_s, lately_open_s = self._cost_s.of(cost_s), self._open_s.of(open_s)
+        share = 0.5
+        if lately_cost_s > 0:
+            share = min(share, self._budget * lately_open_s / lately_cost_s)
         length_s = share * interval_s
         if length_s < self._shortest_s:
             length_s = self._shortest_s

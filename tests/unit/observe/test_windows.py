@@ -106,6 +106,18 @@ def test_what_was_spent_too_much_delays() -> None:
     assert plans.next(spent_s=0.016, cost_s=0.016, open_s=0.4).wait_s == pytest.approx(0.5 + 1.0)
 
 
+def test_a_window_is_as_long_as_others_have_cost_lately() -> None:
+    """Ops come forty times denser than before."""
+    clock, cost_s, open_s = Clock(), 0.0, 0.0
+    plans = WindowSchedule(1.0, 1.0, 1.0, BUDGET, clock=clock)
+    for each in [0.01] * 40 + [0.4] * 40:
+        length_s = plans.next(0.0, cost_s, open_s).length_s
+        cost_s, open_s = cost_s + each * length_s, open_s + length_s
+        clock.now += 1.0
+    assert length_s == pytest.approx(BUDGET / 0.4, rel=0.1)
+    assert length_s < 0.5 * BUDGET * open_s / cost_s
+
+
 def test_restart() -> None:
     clock = Clock()
     plans = schedule(clock)
