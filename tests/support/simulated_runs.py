@@ -28,6 +28,7 @@ SLICE, APART = 4 * MS, 1.25  # of looks; as in `_op_windows.h`
 LOOKS, SHORTEST_LOOK, LONGEST_LOOK = 0.004, 5 * MS, 50 * MS  # and in `work.py`
 WAITED = 135 * MS  # for gaps that began in a window, when it has ended
 COVERAGE = 0.1
+WARM_UP_S = 0.1  # a window before those of chance, which has cost as much
 CERTAIN, RANDOM = range(2)
 MOST_WEIGHT = 10  # in `_op_state.h`, too
 
@@ -96,7 +97,7 @@ BY_TIME = ("ns2", 1, 1), ("op_ns_ns", 3, 1)
 class Window:
     since: float
     until: float
-    weight: float = 1.0  # of each of its gaps
+    weight: float = 1.0  # of each of its gaps, and slices
 
     def weigh(self, stands_for_s: float, stood_for_s: float, open_s: float) -> float:
         """For how much of the run it stands; as `_op_state.h` has it."""
@@ -117,7 +118,7 @@ def windows(draw: random.Random, run: list[Gap], thicker: bool) -> list[Window]:
     made: list[Window] = []
     stood_for_s = 0.0
     while now_s * S < ends[-1]:
-        plan = schedule.next(spent_s, *((spent_s, open_s) if made else (BUDGET / COVERAGE, 1.0)))
+        plan = schedule.next(spent_s, WARM_UP_S * BUDGET / COVERAGE + spent_s, WARM_UP_S + open_s)
         if made:
             stood_for_s += made[-1].weigh(plan.last_stood_for_s, stood_for_s, open_s)
         opens_s = now_s + plan.wait_s
@@ -201,7 +202,8 @@ def observe(
                 since, until = max(since, start), min(until, start + gap.ns)
                 ops = gap.ops_from(since - start, until - start)
                 ns = until - since
-                seen_slices[RANDOM].add(number, ns / S, ns, ops, ops * gap.op_ns)
+                sums_of = ns / S, ns, ops, ops * gap.op_ns
+                seen_slices[RANDOM].add(number, *sums_of, weight=weight)
             found = _Sums()
             for since, until in looks(gap, start, wholes, slices):
                 ops, ns = gap.ops_from(since, until), until - since

@@ -328,10 +328,14 @@ void weigh_closed(Meter& m) {
     for (int set = 0; set < kSets; ++set) {
       if (length.octave >= (set == kCertain ? kUnlike : kLong) && line.slices[set].seen.n > 0) {
         Observed& observed = length.seen();
-        Tally& tally =
-            set == kCertain ? observed.slices[set] : unweighed_slice_of(meter(), observed);
-        tally.sums.add(line.slices[set]);
-        tally.ops.add(line.head[set]);
+        if (set == kRandom) {
+          Tally& tally = unweighed_slice_of(meter(), observed);
+          tally.sums.add_window(line.slices[set], 1);
+          tally.ops.add(line.head[set]);
+        } else {
+          observed.slices[set].sums.add(line.slices[set]);
+          observed.slices[set].ops.add(line.head[set]);
+        }
       } else {
         forget(line, line.head[set]);
       }
