@@ -738,11 +738,6 @@ struct Chance {
   double cost_ns = 0;               // of it: what went into seeing ops, in which there were no gaps
   double all_ns = 0, spent_ns = 0;  // of all: how long they lasted, and what that has cost
 
-  void lasted(double ns, double has_cost_ns) {
-    window_ns = ns;
-    all_ns += ns;
-    spent_ns += has_cost_ns;
-  }
   double usual_cost_ns(double ns) const { return all_ns > 0 ? spent_ns / all_ns * ns : 0; }
 
   // 0: it is not known for how much the window stands.

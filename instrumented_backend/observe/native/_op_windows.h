@@ -187,6 +187,7 @@ void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_
       spent_before_ns + std::max(kLeastSpentNs, int64_t(kOverspends * usual_ns));
   const int64_t start = now_ns(), end = start + window_ns;
   open_window(kRandom, end, kNoGap);
+  chance.window_ns = double(window_ns);
   const uint64_t which = window;
   while (is_open(which) && wakes.load() == awake && now_ns() < head_end) {
     wait_until(lock, std::min(end, now_ns() + kSliceNs), awake, which);
@@ -194,8 +195,11 @@ void run_by_chance(std::unique_lock<std::mutex>& lock, int64_t window_ns, int64_
       head_end = std::min(now_ns(), end);
     }
   }
-  const int64_t lasted_ns = is_open(which) ? head_end - start : window_ns;
-  chance.lasted(double(lasted_ns), double(spent_ns() - spent_before_ns));
+  if (is_open(which)) {
+    chance.window_ns = double(head_end - start);
+    chance.all_ns += chance.window_ns;
+    chance.spent_ns += double(spent_ns() - spent_before_ns);
+  }
   if (watching.load() > 0) {
     wait_until(lock, now_ns() + longest_ns, awake, which);
   }
