@@ -169,8 +169,8 @@ int64_t own_ns_of(const Line& line, int64_t moment) {
 void forget(const Line& line, Ops& ops, double weight = 1) {
   Meter& m = meter();
   for (const uint32_t slot : ops.touched) {
-    auto& count = m.cells[line.position->mark->cells[slot]].count;
-    count -= std::min(count, decltype(+count)(std::llround(ops.cells[slot].count / weight)));
+    const int64_t count = std::llround(ops.cells[slot].count / weight);
+    m.cells[line.position->mark->cells[slot]].count -= count;
   }
   ops.clear();
 }
