@@ -403,7 +403,8 @@ int64_t name_of_ours() {
   t.work.events = events;
   if (first_ns > 0 && second_ns > 0) {
     const auto see = [clock_ns](double& mean, int64_t ns, double longest_ns) {
-      mean += kLately * (std::min(double(ns - clock_ns), longest_ns) - mean);
+      // Reading the clock may have been held up, too.
+      mean += kLately * (std::clamp(double(ns - clock_ns), 0.0, longest_ns) - mean);
     };
     see(t.warm_event_ns, second_ns, kLongestOpCostNs);
     see(t.event_ns, first_ns, kColdest * t.warm_event_ns);

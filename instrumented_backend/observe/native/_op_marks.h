@@ -301,7 +301,9 @@ void weigh_closed(Meter& m) {
   if (line.watched) {
     // Then there is nothing else of it.
     line.watched = false;
-    last = watching.fetch_sub(1, std::memory_order_relaxed) == 1 && now >= end;
+    // By the clock as it is now: the gap may have ended before the window did, and be booked only
+    // after who ends that has found it under way. One of the two sees what the other did.
+    last = watching.fetch_sub(1) == 1 && now_ns() >= head_end.load();
     Ops& ops = line.head[window_set];
     ops.add(line.tail);
     const bool is_first = is_new && window_set == kCertain;
