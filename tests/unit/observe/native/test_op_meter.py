@@ -328,13 +328,15 @@ def test_sums_of_squares_are_over_windows(op_meter: Any) -> None:
         kinds = kinds_after(seen(op_meter), 1)
         return {(kind.edge, kind.octave): kind.whole[CERTAIN].seen for kind in kinds}
 
-    before, after = window(), window()
-    both = [
-        (first, after[place])
-        for place, first in before.items()
-        if (first.windows, after[place].windows) == (1, 2)
-    ]
-    assert both
+    both: list[tuple[native.Seen, native.Seen]] = []
+    while not both:  # on a busy machine those of one window may all take longer
+        op_meter.op_meter_clear()
+        before, after = window(), window()
+        both = [
+            (first, after[place])
+            for place, first in before.items()
+            if (first.windows, after[place].windows) == (1, 2)
+        ]
     for first, all_seen in both:
         for one, other, sums in (
             ("ops", "n", all_seen.ops_n),
