@@ -16,6 +16,7 @@ from paths import TESTS
 from programs import NO_GPU, Finished, Forker, RunProgram, prepare, read_reports
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 
 surroundings.forget_variables()
 surroundings.let_children_be_interrupted()
@@ -196,7 +197,7 @@ def op_meter() -> Iterator[Any]:
 
     def empty() -> None:
         lib.op_meter_close()
-        lib.op_meter_sample(native.Sampler(), False)
+        lib.op_meter_sample(structs.Sampler(), False)
         lib.op_meter_clear()
 
     lib.op_meter_begin(0, 0)  # long ago; but clearing makes it begin now

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.native.compiler import compile_shared
 
 KEY, OTHER = 1, 2  # of two regions that are on it
@@ -33,10 +34,10 @@ class FakeGpu:
         self._lib = lib
         lib.fake_reset()
         self._stream = 1
-        self.functions = native.GpuFunctions(
+        self.functions = structs.GpuFunctions(
             **{
                 name: ctypes.cast(getattr(lib, f"fake_{name}"), ctypes.c_void_p).value
-                for name in native.GpuFunctions.NAMES
+                for name in structs.GpuFunctions.NAMES
             }
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from waiting import wait_until
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.observed import Copied, Kind, Mark, Observed, Part
 
 CERTAIN, RANDOM = range(2)
@@ -132,6 +132,6 @@ def window_by_chance(
 
 def open_ns(lib: Any, chosen: int) -> float:
     """How long windows of that set have been open; does not end the gaps that are under way."""
-    row = native.TimeRow()
+    row = structs.TimeRow()
     lib.op_meter_times(row)
     return float(row.loose[chosen].ns)

@@ -2,7 +2,7 @@
 
 import itertools
 
-from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.native.structs import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.lines import Line
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part

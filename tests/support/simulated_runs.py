@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from simulated_programs import MS, Gap, S
 
-from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.native.structs import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.meter import (
     BUDGET,

@@ -4,7 +4,7 @@ import ctypes
 import threading
 from typing import Any
 
-from instrumented_backend.observe.native.build import GateState
+from instrumented_backend.observe.native.structs import GateState
 
 
 class Gate:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from instrumented_backend.observe.native.build import CellRow, SampleRow
+from instrumented_backend.observe.native.structs import CellRow, SampleRow
 from instrumented_backend.observe.ops.raking import raked
 
 

@@ -5,13 +5,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from instrumented_backend.observe.native.build import (
+from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.native.structs import (
     GpuCallRow,
     GpuFunctions,
     GpuOpRow,
     GpuTimeRow,
 )
-from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.torch_compat import machine
 
 BEHIND = 0.5  # of the time: then the host is not the limit

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from instrumented_backend.observe.native.build import GpuCallRow, GpuTimeRow, RegionRow, Seen
+from instrumented_backend.observe.native.structs import GpuCallRow, GpuTimeRow, RegionRow, Seen
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.spread import SPREAD, variance, variance_of_windows
 

@@ -7,7 +7,7 @@ of such a step in a millisecond at its end. As much in all of its time would be 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ENOUGH,

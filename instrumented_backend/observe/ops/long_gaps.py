@@ -7,7 +7,7 @@ which there were few, other long gaps after the same mark say more.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.observed import Part
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,

@@ -8,7 +8,7 @@ more, though what the program did then may be unlike the rest.
 from collections.abc import Iterator
 from dataclasses import replace
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.observed import Observed, Part
 from instrumented_backend.observe.ops.scaled import FEW, Scaled, together
 from instrumented_backend.observe.ops.spread import SPREAD, variance

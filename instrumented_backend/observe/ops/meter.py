@@ -18,6 +18,7 @@ from typing import Any
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
@@ -75,7 +76,7 @@ class OpMeter(Observer):
         self._counter = OpCounter()
         self._lines = Lines(failures, print_missing)
         self._sample_each = print_missing
-        self._sampler = native.Sampler(self._lines.sample)
+        self._sampler = structs.Sampler(self._lines.sample)
         self._patched = False
         self._schedule = WindowSchedule(
             *(FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S, BUDGET, SHORTEST_WINDOW_S),
@@ -107,7 +108,7 @@ class OpMeter(Observer):
         self._warm_up_s = 0.0  # what such windows have cost
         self._spent_before_s = 0.0  # what all had cost when the last of them opened
         self._most_s = 0.0  # what all may have cost when it closes
-        self._work_before = native.Work()
+        self._work_before = structs.Work()
         self._schedule.restart()
 
     # --- Start and end --------------------------------------------------------------------------
@@ -195,7 +196,7 @@ class OpMeter(Observer):
             if lib is not None:
                 lib.op_meter_wake()
                 lib.op_meter_close()
-                lib.op_meter_sample(native.Sampler(), False)
+                lib.op_meter_sample(structs.Sampler(), False)
 
     def reset(self) -> None:
         """Forget what was seen, and begin with a window again."""
@@ -417,7 +418,7 @@ class OpMeter(Observer):
                     spent_s = work.spent_s(self._work_done())
                     self._warm_up_s += max(0.0, spent_s - before_s)
 
-    def _work_done(self) -> native.Work:
+    def _work_done(self) -> structs.Work:
         """Since the last reset."""
         return work.since(self._lib, self._work_before)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.cells import Cell, cells_of_parts
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import Line
@@ -28,7 +28,7 @@ class Mark:
 class Part:
     """What one set of windows saw of one kind of gap: in whole gaps, or in slices of them."""
 
-    seen: native.Seen
+    seen: structs.Seen
     cells: Collection[Cell]
 
     @cached_property
@@ -65,16 +65,16 @@ class Kind:
     slices: tuple[Part, Part]
     first: Part  # the very first gap, if a certain window saw it
     cost_ns: int = 0  # of ``ns``, what went into seeing ops: what was seen is without it
-    looked: native.Seen = field(default_factory=native.Seen)
+    looked: structs.Seen = field(default_factory=structs.Seen)
     """Gaps of which certain windows saw slices: all of each, as these tell."""
-    by_chance: native.Seen = field(default_factory=native.Seen)
+    by_chance: structs.Seen = field(default_factory=structs.Seen)
     """In random windows, of all lengths of gaps of the edge but long ones: the windows' sums."""
-    stages: dict[tuple[float, float], native.Seen] = field(default_factory=dict)
+    stages: dict[tuple[float, float], structs.Seen] = field(default_factory=dict)
     """Of gaps that may be unlike the others, what windows saw while these had gone on for so many
     nanoseconds, from and until. Each gap is as a window."""
-    met: native.Seen = field(default_factory=native.Seen)
+    met: structs.Seen = field(default_factory=structs.Seen)
     """Of those looked at, the ones that had ops when they first were."""
-    ended: native.Seen = field(default_factory=native.Seen)
+    ended: structs.Seen = field(default_factory=structs.Seen)
     """Of these, the ones that a window saw to their end, and of which most ops were
     seen."""
 
@@ -105,8 +105,8 @@ class Observed:
     marks: list[Mark]
     kinds: list[Kind]
     loose: tuple[Part, Part]
-    regions: dict[int, native.RegionRow]  # by `region_key`
-    times: native.TimeRow
+    regions: dict[int, structs.RegionRow]  # by `region_key`
+    times: structs.TimeRow
     lines: list[Line]
     whole: bool  # one window, from the start on, that never closed
     elapsed_ns: int  # since the start
@@ -126,12 +126,12 @@ class Copied:
 
     marks: list[Mark]
     events: dict[int, str | None]  # by the number in `Kind.to`
-    kinds: "ctypes.Array[native.KindRow]"
-    stages: "ctypes.Array[native.StageRow]"
-    cells: "ctypes.Array[native.CellRow]"
-    samples: "ctypes.Array[native.SampleRow]"
-    regions: "ctypes.Array[native.RegionRow]"
-    times: native.TimeRow
+    kinds: "ctypes.Array[structs.KindRow]"
+    stages: "ctypes.Array[structs.StageRow]"
+    cells: "ctypes.Array[structs.CellRow]"
+    samples: "ctypes.Array[structs.SampleRow]"
+    regions: "ctypes.Array[structs.RegionRow]"
+    times: structs.TimeRow
     gpu: GpuSeen
 
     @classmethod
@@ -144,15 +144,15 @@ class Copied:
         there are none, and nothing can be estimated.
         """
         lib.op_meter_settle(int(1e9 * longest_gap_s))
-        times = native.TimeRow()
+        times = structs.TimeRow()
         lib.op_meter_times(ctypes.byref(times))
         # The program goes on meanwhile, so marks come last: all the others tell of them.
-        kinds = _rows(lib.op_meter_kinds if with_gaps else _none, native.KindRow)
-        stages = _rows(lib.op_meter_stages if with_gaps else _none, native.StageRow)
-        cells = _rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, native.CellRow)
-        samples = _rows(lib.op_meter_samples if listed else _none, native.SampleRow)
+        kinds = _rows(lib.op_meter_kinds if with_gaps else _none, structs.KindRow)
+        stages = _rows(lib.op_meter_stages if with_gaps else _none, structs.StageRow)
+        cells = _rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, structs.CellRow)
+        samples = _rows(lib.op_meter_samples if listed else _none, structs.SampleRow)
         gpu = GpuSeen.of(lib, _rows)
-        begun = _rows(lib.op_meter_marks, native.MarkRow)
+        begun = _rows(lib.op_meter_marks, structs.MarkRow)
         events = {row.event: _event(lib, row.event) for row in begun if row.event}
         return cls(
             marks=[
@@ -164,7 +164,7 @@ class Copied:
             stages=stages,
             cells=cells,
             samples=samples,
-            regions=_rows(lib.op_meter_regions, native.RegionRow),
+            regions=_rows(lib.op_meter_regions, structs.RegionRow),
             times=times,
             gpu=gpu,
         )
@@ -185,12 +185,12 @@ def _observed(
     elapsed_ns: int,
     before: Before,
 ) -> Observed:
-    nothing = Part(native.Seen(), [])
-    stages: dict[int, dict[tuple[float, float], native.Seen]] = {}
+    nothing = Part(structs.Seen(), [])
+    stages: dict[int, dict[tuple[float, float], structs.Seen]] = {}
     for stage in copied.stages:
         stages.setdefault(stage.kind, {})[stage.from_ns, stage.until_ns] = stage.seen
 
-    def part(kind: int, number: int, seen: native.Seen) -> Part:
+    def part(kind: int, number: int, seen: structs.Seen) -> Part:
         found = cells.get((kind, number))
         return Part(seen, found or []) if found or seen.n else nothing
 

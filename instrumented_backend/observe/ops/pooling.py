@@ -7,7 +7,7 @@ it, whose studies are of different size: by random effects (DerSimonian and Lair
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.scaled import (
     LOOKED,
     NEARLY,

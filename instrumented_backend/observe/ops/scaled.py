@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.cells import Cell, Together
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.spread import (

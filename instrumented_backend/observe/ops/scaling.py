@@ -16,7 +16,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.evaluations import like_evaluations
 from instrumented_backend.observe.ops.held_up import held_up
 from instrumented_backend.observe.ops.long_gaps import of_long, of_unlike, shorter_ones

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from instrumented_backend.observe.native.build import RegionRow
 from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.native.structs import RegionRow
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.gaps import gap_records
 from instrumented_backend.observe.ops.lines import Line

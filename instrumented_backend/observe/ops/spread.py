@@ -1,6 +1,6 @@
 """How uncertain it is what windows saw only a part of: by how far that differs among itself."""
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 
 SPREAD = 2.0  # standard errors, to either side
 MANY = 8  # windows

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.pooling import looked_at, pooled, seen_whole
 from instrumented_backend.observe.ops.scaled import (
     ABOUT,

@@ -3,7 +3,7 @@
 import ctypes
 from typing import Any
 
-from instrumented_backend.observe.native.build import Work
+from instrumented_backend.observe.native.structs import Work
 
 # What PyTorch takes for an event that is in no op; what ops take beyond that is measured.
 EVENT_S = 0.15e-6

@@ -3,14 +3,14 @@
 import pytest
 
 from instrumented_backend.observe.gpu_ledger import gpu_ledger, waiting_ns
-from instrumented_backend.observe.native.build import (
+from instrumented_backend.observe.native.keys import region_key
+from instrumented_backend.observe.native.structs import (
     GpuCallRow,
     GpuTimeRow,
     RegionRow,
     Seen,
     TimeRow,
 )
-from instrumented_backend.observe.native.keys import region_key
 from instrumented_backend.observe.ops.estimate import Estimate
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.observed import Kind, Mark, Observed, Part

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from instrumented_backend.observe.ledger import ledger, ledger_without_meter, process_age_s
-from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.native.structs import Seen, TimeRow
 from instrumented_backend.observe.ops.estimate import Estimate, Sampled
 from instrumented_backend.observe.ops.observed import Before, Observed, Part
 from instrumented_backend.records import notes

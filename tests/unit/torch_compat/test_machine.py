@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from instrumented_backend.observe.native.build import GpuFunctions
+from instrumented_backend.observe.native.structs import GpuFunctions
 from instrumented_backend.torch_compat import machine
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import pytest
 
 from instrumented_backend.observe.native import build as native
-from instrumented_backend.observe.native import cache, keys
+from instrumented_backend.observe.native import cache, keys, structs
 
 
 @pytest.fixture(scope="module")
@@ -74,22 +74,18 @@ class Wider(ctypes.Structure):
 @pytest.mark.parametrize(
     ("struct", "load"),
     [
-        ("MarkRow", native.load),
-        ("KindRow", native.load),
-        ("CellRow", native.load),
-        ("SampleRow", native.load),
-        ("RegionRow", native.load),
-        ("TimeRow", native.load),
-        ("Work", native.load),
+        *((struct.__name__, native.load) for struct in structs.OF_OP_METER),
         ("GateState", native.load_graph_call),
     ],
 )
 def test_a_struct_of_another_size(
     monkeypatch: pytest.MonkeyPatch, struct: str, load: Callable[[], Any]
 ) -> None:
-    size = ctypes.sizeof(getattr(native, struct))
+    size = ctypes.sizeof(getattr(structs, struct))
     wider = type(struct, (Wider,), {"_fields_": [("more", ctypes.c_char * size)]})
-    monkeypatch.setattr(native, struct, wider)
+    monkeypatch.setattr(structs, struct, wider)
+    of_op_meter = [getattr(structs, each.__name__) for each in structs.OF_OP_METER]
+    monkeypatch.setattr(structs, "OF_OP_METER", of_op_meter)
     message = rf"^{struct} has {size} bytes in \w+-\w+, and {ctypes.sizeof(wider)} in Python$"
     with pytest.raises(native.NativeError, match=message):
         load()

@@ -21,7 +21,7 @@ from metering import (
     seen,
 )
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.scaled import FEW
 from instrumented_backend.observe.ops.work import EVENT_S, done, spent_s
 
@@ -55,8 +55,8 @@ def until_looked_at(op_meter: Any) -> None:
         torch.cos(X)
 
 
-def total(several: Iterable[native.Seen]) -> native.Seen:
-    of_all = native.Seen()
+def total(several: Iterable[structs.Seen]) -> structs.Seen:
+    of_all = structs.Seen()
     for each in several:
         of_all.add(each)
     return of_all
@@ -158,7 +158,7 @@ def test_windows_of_chance_that_saw_pauses_tell_nothing_of_evaluations(op_meter:
     """However many they were: looks go on."""
     steps(op_meter)
     look_at(op_meter, 1)
-    awake, by_chance = op_meter.op_meter_awake(), native.Seen()
+    awake, by_chance = op_meter.op_meter_awake(), structs.Seen()
     while by_chance.windows < FEW:
         call(op_meter, 1)
         window = later(

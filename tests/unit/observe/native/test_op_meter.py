@@ -24,7 +24,7 @@ from paths import SUPPORT
 from programs import RunProgram
 from torch.utils.data import DataLoader
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.meter import MAIN_GAP
 from instrumented_backend.observe.ops.work import done, since
 
@@ -318,7 +318,7 @@ def test_events_that_are_measured_are_seen_by_nobody(op_meter: Any) -> None:
 def test_sums_of_squares_are_over_windows(op_meter: Any) -> None:
     """Of each kind of gap, of what each of two windows saw; of its time, too."""
 
-    def window() -> dict[tuple[int, int], native.Seen]:
+    def window() -> dict[tuple[int, int], structs.Seen]:
         op_meter.op_meter_open(False)
         for _ in range(50):
             call(op_meter, 1)
@@ -328,7 +328,7 @@ def test_sums_of_squares_are_over_windows(op_meter: Any) -> None:
         kinds = kinds_after(seen(op_meter), 1)
         return {(kind.edge, kind.octave): kind.whole[CERTAIN].seen for kind in kinds}
 
-    both: list[tuple[native.Seen, native.Seen]] = []
+    both: list[tuple[structs.Seen, structs.Seen]] = []
     for _ in range(20):  # on a busy machine those of one window may all take longer
         op_meter.op_meter_clear()
         before, after = window(), window()

@@ -25,7 +25,7 @@ from paths import SUPPORT
 from programs import RunProgram
 from speeds import full_but
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.observed import Copied
 
@@ -361,7 +361,7 @@ def test_reading_while_other_threads_run(op_meter: Any) -> None:
 def test_windows_from_several_threads_at_once(op_meter: Any) -> None:
     """With samples, clearing and reading: afterwards all is as it was."""
     stop = threading.Event()
-    sampler = native.Sampler(lambda name: len(name))
+    sampler = structs.Sampler(lambda name: len(name))
     op_meter.op_meter_sample(sampler, True)
 
     def ops(key: int) -> None:
@@ -399,7 +399,7 @@ def test_windows_from_several_threads_at_once(op_meter: Any) -> None:
     for thread in (*working, ops_without_marks):
         finish(thread)
     op_meter.op_meter_close()
-    op_meter.op_meter_sample(native.Sampler(), False)
+    op_meter.op_meter_sample(structs.Sampler(), False)
     op_meter.op_meter_clear()
     op_meter.op_meter_open(False)
     call(op_meter, 1)

@@ -29,7 +29,7 @@ from metering import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.observed import Kind
 from instrumented_backend.observe.ops.scaled import LONG, UNLIKE, together
 from instrumented_backend.observe.ops.work import done
@@ -438,7 +438,7 @@ def test_a_gap_weighs_as_much_as_its_window_stands_for(op_meter: Any) -> None:
         part = together([kind.whole[RANDOM] for kind in kinds if kind.octave < LONG])
         gaps_seen.append(part.seen.n)
     first, second = gaps_seen[0], gaps_seen[1] - gaps_seen[0]
-    by_chance = native.Seen()
+    by_chance = structs.Seen()
     for of_edge in {kind.edge: kind.by_chance for kind in kinds}.values():
         by_chance.add(of_edge)
     weight = first / (by_chance.weight * (first + second) - second)  # the first's is 1

@@ -18,6 +18,7 @@ from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.graphs import calls as graph_calls
 from instrumented_backend.observe.graphs.calls import CallCounter, GraphCalls
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.torch_compat import profilers
@@ -120,7 +121,7 @@ def test_two_that_change_the_gate_at_once() -> None:
     threading.Timer(0.2, slow.let_go.set).start()
     gate.want("a profiler", True)
     first.join()
-    assert gate.native.state == native.GateState.WATCHED
+    assert gate.native.state == structs.GateState.WATCHED
 
 
 def test_a_fork_while_the_gate_changes() -> None:
@@ -155,7 +156,7 @@ def test_a_profiler_that_runs(natively: bool) -> None:
 def test_the_op_meters_native_part_is_told_of_regions(op_meter: Any) -> None:
     def regions() -> tuple[int, int]:
         """Calls that it saw, and those of them inside another."""
-        rows = (native.RegionRow * 20)()
+        rows = (structs.RegionRow * 20)()
         op_meter.op_meter_regions(rows, len(rows))
         return rows[KEY].calls, rows[KEY].nested
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from instrumented_backend.observe.native.build import CellRow, SampleRow
+from instrumented_backend.observe.native.structs import CellRow, SampleRow
 from instrumented_backend.observe.ops.cells import OCTAVES, Cell, OnLine, Together, cells_of_parts
 
 ADD = ctypes.c_char_p(b"aten::add")

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from seen_gaps import REGION, S, kind, observed, part
 
-from instrumented_backend.observe.native.build import GpuTimeRow
+from instrumented_backend.observe.native.structs import GpuTimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import SEEING, estimate
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line

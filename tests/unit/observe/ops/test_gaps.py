@@ -2,7 +2,7 @@
 
 import itertools
 
-from instrumented_backend.observe.native.build import Seen, TimeRow
+from instrumented_backend.observe.native.structs import Seen, TimeRow
 from instrumented_backend.observe.ops.cells import Cell, OnLine
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.gaps import MAX_GAPS, gap_records

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from instrumented_backend.observe.native.build import (
+from instrumented_backend.observe.native.structs import (
     GpuCallRow,
     GpuOpRow,
     GpuTimeRow,

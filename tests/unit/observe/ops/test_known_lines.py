@@ -8,7 +8,7 @@ import torch
 from metering import call, seen
 
 from instrumented_backend.observe.failures import Failures
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.ops.lines import Line, Lines
 
 X = torch.ones(2)
@@ -19,17 +19,17 @@ ASKED = 99  # what another sampler answers
 def lines(op_meter: Any) -> Iterator[Lines]:
     lines = Lines(Failures(), False)
     lines.tell(op_meter)
-    held = native.Sampler(lines.sample)
+    held = structs.Sampler(lines.sample)
     op_meter.op_meter_sample(held, False)
     op_meter.op_meter_open(False)
     call(op_meter, 1)
     yield lines
-    op_meter.op_meter_sample(native.Sampler(), False)
+    op_meter.op_meter_sample(structs.Sampler(), False)
 
 
 def who_asks_now(op_meter: Any) -> object:
     """From here on, a line that has to be asked for is `ASKED`. To be held."""
-    held = native.Sampler(lambda _: ASKED)
+    held = structs.Sampler(lambda _: ASKED)
     op_meter.op_meter_sample(held, False)
     return held
 
@@ -116,7 +116,7 @@ def test_all_are_asked_for_where_each_op_is_printed(op_meter: Any, lines: Lines)
         torch.sin(X)
 
     op()
-    held = native.Sampler(lambda _: ASKED)
+    held = structs.Sampler(lambda _: ASKED)
     op_meter.op_meter_sample(held, True)
     op()
     assert held and lines_of(op_meter, "aten::sin") == [1, ASKED]

@@ -9,6 +9,7 @@ import pytest
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.ops import meter as module
 from instrumented_backend.observe.ops.meter import OpMeter
@@ -184,7 +185,7 @@ def late(clock: list[int]) -> tuple[OpMeter, Beginning]:
     """A program that began at 1000 and whose native part is still being built."""
     made = OpMeter("always", Failures(), False, Gate())
     made._is_late = True
-    made._work_done = native.Work  # type: ignore[method-assign]
+    made._work_done = structs.Work  # type: ignore[method-assign]
     clock[0] = 1000
     made.begin()
     return made, Beginning()
@@ -192,7 +193,7 @@ def late(clock: list[int]) -> tuple[OpMeter, Beginning]:
 
 def comes(made: OpMeter, lib: Beginning, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "load", lambda **_: lib)
-    monkeypatch.setattr(module.work, "done", lambda _: native.Work())
+    monkeypatch.setattr(module.work, "done", lambda _: structs.Work())
     made._gate = SimpleNamespace(regions=lambda *_: None, want=lambda *_, **__: None)  # type: ignore[assignment]
     monkeypatch.setattr(module.gc, "callbacks", [])
     made._load()
@@ -303,7 +304,7 @@ def test_what_a_window_after_a_compilation_may_cost(
 ) -> None:
     made = OpMeter("always", Failures(), False, Gate())
     made._lib, made._windows = Beginning(), 1
-    work = native.Work(op_ns=round(1e9 * spent_s))
+    work = structs.Work(op_ns=round(1e9 * spent_s))
     monkeypatch.setattr(made, "_work_done", lambda: work)
     made._warm_up(own_s=0.002)
     assert made._is_warm_up and made._most_s == pytest.approx(most_s)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from metering import CERTAIN, FIRST_GAP, RANDOM, call, on_thread, seen, whole_after
 
-from instrumented_backend.observe.native import build as native
+from instrumented_backend.observe.native import structs
 
 MAX_CELLS, MAX_ORDINALS = 65536, 512
 MAX_TURNS = MAX_CELLS // 4 * 3
@@ -22,9 +22,9 @@ OPS = {"aten::sin": torch.sin, "aten::cos": torch.cos, "aten::tanh": torch.tanh}
 def rows(op_meter: Any) -> Counter[tuple[str, int, int]]:
     """By name, the region before, and turn. Gaps that are under way end."""
     op_meter.op_meter_settle(0)
-    marks = (native.MarkRow * op_meter.op_meter_marks(None, 0))()
+    marks = (structs.MarkRow * op_meter.op_meter_marks(None, 0))()
     op_meter.op_meter_marks(marks, len(marks))
-    array = (native.CellRow * op_meter.op_meter_cells(None, 0))()
+    array = (structs.CellRow * op_meter.op_meter_cells(None, 0))()
     assert op_meter.op_meter_cells(array, len(array)) == len(array)
     assert all(row.ns >= 0 for row in array)
     assert len({(row.kind, row.part, row.slot) for row in array}) == len(array)
@@ -35,7 +35,7 @@ def rows(op_meter: Any) -> Counter[tuple[str, int, int]]:
 
 
 def sample(op_meter: Any, line: Callable[[bytes], int], each: bool) -> Any:
-    sampler = native.Sampler(line)
+    sampler = structs.Sampler(line)
     op_meter.op_meter_sample(sampler, each)
     return sampler  # to be held
 
@@ -106,7 +106,7 @@ def test_ops_are_booked_by_windows(op_meter: Any) -> None:
     op_meter.op_meter_close()
     found = seen(op_meter)
     assert whole_after(found, 1, CERTAIN) == (1, 1) and whole_after(found, 1, RANDOM) == (0, 0)
-    array = (native.CellRow * 9)()
+    array = (structs.CellRow * 9)()
     assert op_meter.op_meter_cells(array, len(array)) == 1
     assert array[0].part == FIRST_GAP
 
@@ -250,7 +250,7 @@ def test_lines_of_the_same_op_in_gaps_of_another_length_are_of_use(op_meter: Any
         call(op_meter, 1)
         torch.sin(X)
         if wait:
-            op_meter.op_meter_sample(native.Sampler(), False)
+            op_meter.op_meter_sample(structs.Sampler(), False)
             time.sleep(0.01)
     call(op_meter, 1)
     cells = [cell for kind in seen(op_meter).kinds for part in kind.wholes for cell in part.cells]
@@ -271,7 +271,7 @@ def test_samples_become_fewer(op_meter: Any) -> None:
         call(op_meter, 1)
         torch.sin(X)
     assert held and 1 <= len(asked) < 250
-    work = native.Work()
+    work = structs.Work()
     op_meter.op_meter_work(work)
     assert work.samples >= len(asked)
 
@@ -308,7 +308,7 @@ def test_the_gap_ends_while_a_line_is_sampled(op_meter: Any, change: str) -> Non
         torch.sin(X)
     torch.cos(X)
     torch.tanh(X)
-    op_meter.op_meter_sample(native.Sampler(), False)
+    op_meter.op_meter_sample(structs.Sampler(), False)
     found = seen(op_meter)
     cells = [cell for kind in found.kinds for part in kind.wholes for cell in part.cells]
     assert held and {cell.name: cell.lines.keys() for cell in cells}["aten::tanh"] == {3}
@@ -335,7 +335,7 @@ def test_ctrl_c_while_a_line_is_sampled(op_meter: Any) -> None:
 
 def test_a_sampler_that_has_gone(op_meter: Any) -> None:
     """Another thread may take it away between the op and its sample."""
-    held = sample(op_meter, lambda _: op_meter.op_meter_sample(native.Sampler(), False) or 4, True)
+    held = sample(op_meter, lambda _: op_meter.op_meter_sample(structs.Sampler(), False) or 4, True)
     op_meter.op_meter_open(False)
     call(op_meter, 1)
     torch.sin(X)

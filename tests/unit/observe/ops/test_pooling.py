@@ -3,7 +3,7 @@
 import pytest
 from seen_gaps import S, kind, part
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.pooling import About, Pooled, pooled, seen_whole
 from instrumented_backend.observe.ops.scaled import WHOLE, Group
 

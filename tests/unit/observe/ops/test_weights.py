@@ -5,7 +5,7 @@ import itertools
 import pytest
 from seen_gaps import kind, observed, part
 
-from instrumented_backend.observe.native.build import Seen
+from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
 from instrumented_backend.observe.ops.observed import Part

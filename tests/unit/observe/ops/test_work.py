@@ -2,7 +2,7 @@
 
 import pytest
 
-from instrumented_backend.observe.native.build import Work
+from instrumented_backend.observe.native.structs import Work
 from instrumented_backend.observe.ops.work import is_enough, looks_s
 
 AFFORDABLE_S = 0.02
