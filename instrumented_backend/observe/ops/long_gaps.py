@@ -38,6 +38,7 @@ from instrumented_backend.observe.ops.spread import SPREAD, variance_of_gaps
 TOLD_NS = 5e7  # by windows that are shorter less is told
 UNTOLD = 0.25  # windows' worth that others weigh
 OTHERS_ERR = 1.25  # what others are off by comes on top of how these differ from them
+TOLD_COST = 0.3  # by what part that may be wrong which seeing ops is told to have cost
 
 
 def of_long(group: Group, after: list[Group]) -> Iterator[Scaled]:
@@ -211,6 +212,7 @@ def _by_their_time(group: Group, ns: float, begun: Scaled | None) -> Iterator[Sc
             scaled = times(part, factor, ns * share, part.seen.n * (factor - 1))
             if part is random:
                 scaled = _one_window(_unlike(_with_edges(scaled, begun), certain))
+                scaled = _without_cost(scaled, group)
                 scaled = replace(scaled, in_slices=True, doubts=_begun_by(begun))
             yield scaled
 
@@ -299,6 +301,21 @@ def _with_edges(scaled: Scaled, begun: Scaled | None) -> Scaled:
         ops_variance=scaled.ops_variance + ops_variance,
         ns_variance=scaled.ns_variance + ops_variance * per_op**2,
     )
+
+
+def _without_cost(scaled: Scaled, group: Group) -> Scaled:
+    """What it took to see ops is no part of a slice's time: by that, all slices err together.
+
+    It is a large part where ops take little.
+    """
+    if scaled.ops_factor <= 1:
+        return scaled
+    seen_ns = sum(
+        part.seen.ns for part in (*group.slices, group.first, group.certain, group.random)
+    )
+    share = TOLD_COST * (sum(group.ns) - group.own_ns) / seen_ns
+    unseen = scaled.ops * (1 - 1 / scaled.ops_factor)
+    return replace(scaled, ops_variance=scaled.ops_variance + (share * unseen / SPREAD) ** 2)
 
 
 def _unsure(scaled: Scaled) -> Scaled:

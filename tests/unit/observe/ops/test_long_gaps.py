@@ -8,7 +8,7 @@ from seen_gaps import LONG, S, kind, observed, part
 
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.estimate import estimate
-from instrumented_backend.observe.ops.long_gaps import OTHERS_ERR
+from instrumented_backend.observe.ops.long_gaps import OTHERS_ERR, TOLD_COST
 from instrumented_backend.observe.ops.observed import Kind, Part
 from instrumented_backend.observe.ops.scaled import CUT
 from instrumented_backend.observe.ops.spread import SPREAD
@@ -27,6 +27,10 @@ def test_what_went_into_seeing_ops_is_no_time_of_other_ops() -> None:
     slices = part((0.5, 0.5 * S, 500, 1e6), (1.5, 1.5 * S, 1500, 3e6))
     found = estimate(observed(kind(1, 21 * S, octave=34, slices=slices, cost_ns=S)))
     assert found.eager.ops == pytest.approx(20_000) and found.eager.ns == pytest.approx(4e7)
+    # For 2 s that were seen, 1 s of it: all of the other 18,000 ops err together by half of what
+    # that may be wrong by.
+    told = TOLD_COST / 2 * 18_000
+    assert SPREAD * found.eager.ops_error == pytest.approx(told, rel=0.01)
 
 
 def test_what_one_slice_may_have_seen_all_of_is_as_uncertain_as_one_slice() -> None:
