@@ -51,7 +51,8 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
     """What stands for those of its gaps that no certain window saw whole.
 
     ``after`` has all gaps that begin at its mark. None where all are about as long, where too
-    little was seen, where their ops come evenly, or where all that were seen whole have as many.
+    little was seen, or so much that stages are not asked, where their ops come evenly, or where all
+    that were seen whole have as many.
     """
     if group.octave < UNLIKE or are_alike(group):
         return None
@@ -59,7 +60,9 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
         return None
     whole = together([group.first, group.certain, group.random]).seen
     n, ns = sum(group.n) - whole.n, group.own_ns - whole.ns
-    if n <= 0 or ns <= 0:
+    # Of gaps that so many windows of chance met each, stages tell less: there these count by how long
+    # they were, and not by how much of the run they stand for. They are shorter where ops are denser.
+    if n <= 0 or ns <= 0 or group.slices[1].seen.windows >= FEW * n:
         return None
     # The last gap of all is as likely like one of its own length, wherever that ends.
     near = [

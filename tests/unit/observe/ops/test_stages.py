@@ -205,6 +205,21 @@ def test_what_certain_windows_saw_of_a_gaps_beginning_is_itself() -> None:
     assert found["aten::add"].ops == pytest.approx(STEPS + 448 * 10)
 
 
+def test_windows_that_ended_early_where_ops_are_dense() -> None:
+    """Of a gap that many of chance met: in three tenths of it ops are dense, and windows short.
+
+    Each stands for a tenth of the gap. By its stages they would count by their own time.
+    """
+    dense = [(0.02, 20 * MS, 2000, 10 * MS)] * 3  # of 2 ms each, as they are weighed
+    sparse = [(0.02, 20 * MS, 20, 10 * MS)] * 7
+    stages = {
+        (0.0, 512.0 * MS): part(*[(0.002, 2 * MS, 200, MS)] * 3, *sparse),
+        (512.0 * MS, math.inf): part(*sparse),
+    }
+    gap = kind(1, 2 * S, octave=30, slices=part(*dense, *sparse), stages=stages)
+    assert estimated(gap).eager.ops == pytest.approx(STEPS + 2 * (30_000 + 700))
+
+
 def test_ops_take_no_more_than_the_clock_allows() -> None:
     """One that goes on after its stage is booked where it began."""
     long_ops = part((0.004, 4 * MS, 1, 480 * MS), (0.004, 4 * MS, 1, 900 * MS))
