@@ -1,6 +1,7 @@
 """What single parts of the backend cost, each measured alone: native calls, notes, parsing."""
 
 import functools
+import statistics
 import sys
 import tarfile
 import time
@@ -16,6 +17,7 @@ from proof.seeing import seeing_an_op, seeing_an_op_error
 from proof.utilization import DATA
 
 CALLS = 20_000
+FEW_CALLS, TURNS = 500, 20
 LEAST_OF = 10  # timings of a pair: what else the machine does makes a call longer, never shorter
 MODULES = 1000
 GRAPHS, LIMIT_S = 1000, 0.2
@@ -27,6 +29,7 @@ def parts(pairs: int) -> list[Cost]:
     measures: tuple[tuple[str, Callable[[], float], str, float], ...] = (
         ("call through the native counter", counted_call, "ns over", 150),
         ("call of a C++ kernel through its timer", timed_call, "ns over", 100),
+        ("call of a function of PyTorch's, counted", called_function, "ns over", 100),
         ("note of a graph with 15 kernels", note, "us", 200),
         (f"lines of a graph, of {NODES:,} nodes", lines_of_a_graph, "us a node", 100),
         ("line of an eager op that is sampled", line_of_an_op, "us", 10),
@@ -64,6 +67,43 @@ def timed_call() -> float:
     for _ in range(1000):
         timer("")
     return _ns_over(timer)
+
+
+def called_function() -> float:
+    """By how much longer small ops take, on average over functions called in several ways."""
+    import torch
+
+    from instrumented_backend.observe.native import build as native
+    from instrumented_backend.observe.ops.called import count_calls
+
+    lib = native.load()
+    x = torch.ones(8)
+    ways: tuple[Callable[[], object], ...] = (
+        lambda: x * 2,
+        lambda: x.view(-1),
+        lambda: x.exp(),
+        lambda: torch.add(x, 2),
+        lambda: torch.nn.functional.relu(x),
+    )
+
+    def ns(way: Callable[[], object]) -> float:
+        return 1e9 * min(timeit.repeat(way, number=FEW_CALLS, repeat=LEAST_OF)) / FEW_CALLS
+
+    longer = []
+    for way in ways:
+        turns = []
+        for turn in range(TURNS):
+            taken = {}
+            for is_counted in (turn % 2 == 0, turn % 2 == 1):
+                if is_counted:
+                    count_calls(lib)
+                else:
+                    lib.op_meter_uncount_calls()
+                taken[is_counted] = ns(way)
+            turns.append(taken[True] - taken[False])
+        longer.append(statistics.median(turns))
+    lib.op_meter_uncount_calls()
+    return statistics.mean(longer)
 
 
 def _ns_over(call: Any) -> float:

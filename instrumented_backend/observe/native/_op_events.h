@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "_op_calls.h"
 #include "_op_gpu.h"
 #include "_op_lines.h"
 #include "_op_marks.h"
@@ -457,6 +458,9 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   }
   const int64_t start = t.measures ? now_ns() : 0;
   t.is_compilation = is_compilation(name);
+  if (t.from_python.function != kNoFunction) {
+    see_op_of_call(t, op_name(name));
+  }
   ++t.work.ops;
   t.op_depth = t.depth;
   t.region_in_op = 0;
@@ -630,6 +634,10 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     Cell& cell = m.cells[index];
     name = cell.name;
+    if (cell.function != t.from_python.function) {
+      cell.function = t.from_python.function;
+      m.callers[name].insert(t.from_python.function);
+    }
     is_first = cell.count == 1;
     cell_number = cell_id(cell.mark, cell.slot);
     booking.cell = index;

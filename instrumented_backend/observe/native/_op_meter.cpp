@@ -39,6 +39,7 @@ void op_meter_begin(int64_t since_ns, int64_t compile_ns) {
     begin_gap(*m.main, mark_of(m, 0, 0, false), since_ns);
     m.main->spent.compile_ns += compile_ns;
   }
+  forget_calls();
   if (events_handle == at::INVALID_CALLBACK_HANDLE) {
     events_handle = at::addGlobalCallback(at::RecordFunctionCallback(on_event_start, on_event_end)
                                               .scopes({at::RecordScope::USER_SCOPE}));
@@ -133,6 +134,7 @@ void op_meter_enter(int64_t key) {
   if (t.regions++ > 0) {
     return;
   }
+  ++op_meter_for_calls.aside;
   if (is_noted_only(t)) {
     t.region_start = now_ns();
     note(t, {t.region_start, -1, key});
@@ -170,6 +172,7 @@ void op_meter_leave(int64_t key) {
   }
   if (t.regions == 1 && t.op_depth == 0 && is_noted_only(t)) {
     t.regions = 0;
+    --op_meter_for_calls.aside;
     const int64_t now = now_ns();
     const int64_t ns = std::max<int64_t>(0, now - t.region_start);
     t.region_in_op += ns;
@@ -178,7 +181,10 @@ void op_meter_leave(int64_t key) {
   }
   Meter& m = meter();
   const bool was_silenced = t.silenced;
-  if (--t.regions == 0 && t.op_depth == 0) {
+  if (--t.regions == 0) {
+    --op_meter_for_calls.aside;
+  }
+  if (t.regions == 0 && t.op_depth == 0) {
     t.work.op_ns += t.silenced ? int64_t(kSilenceShare * t.warm_event_ns) : 0;
     listen_again(t);
   }
@@ -222,6 +228,7 @@ void op_meter_quiet(int32_t change, int32_t compiles, int64_t since_ns) {
     }
   }
   t.quiet += change;
+  op_meter_for_calls.aside += change;
   if (t.quiet == 0) {
     const int64_t now = now_ns();
     t.quiet_ns += now - t.quiet_start;
@@ -301,6 +308,8 @@ void op_meter_clear() {
   m.unweighed.clear();
   m.index.clear();
   m.cells.clear();
+  m.callers.clear();
+  forget_calls();
   for (Position& position : m.positions) {
     while (Edge* edge = position.edges) {
       position.edges = edge->next;
@@ -351,6 +360,7 @@ void op_meter_after_fork() {
   new (&window_changed) std::condition_variable;  // other threads may have waited for it
   listen_again(this_thread());
   this_thread() = Thread();
+  op_meter_for_calls.aside = 0;
   if (handle != at::INVALID_CALLBACK_HANDLE) {
     at::removeCallback(handle);
     handle = at::INVALID_CALLBACK_HANDLE;

@@ -2,6 +2,7 @@
 
 #pragma once
 
+#include "_op_calls.h"
 #include "_op_gpu.h"
 #include "_op_marks.h"
 #include "_op_state.h"
@@ -37,6 +38,17 @@ struct CellRow {
 struct SampleRow {
   int64_t kind, edge, part, mark, slot, line;
   Sampled sums;
+};
+
+struct FunctionRow {
+  int64_t function, calls, seen, differ;
+  const char* name;
+  const char* ops[kMaxOpsOfCall];
+};
+
+struct CallerRow {
+  const char* name;
+  int64_t function;  // -1: none
 };
 
 struct TimeRow {
@@ -129,6 +141,8 @@ int64_t op_meter_size(const char* name) {
   if (asked == "SampleRow") return sizeof(SampleRow);
   if (asked == "RegionRow") return sizeof(Region);
   if (asked == "TimeRow") return sizeof(TimeRow);
+  if (asked == "FunctionRow") return sizeof(FunctionRow);
+  if (asked == "CallerRow") return sizeof(CallerRow);
   if (asked == "Work") return sizeof(Work);
   if (asked == "GpuFunctions") return sizeof(GpuFunctions);
   if (asked == "GpuTimeRow") return sizeof(GpuTimeRow);
@@ -234,6 +248,34 @@ int64_t op_meter_samples(SampleRow* out, int64_t capacity) {
                   int64_t(place >> 32), int64_t(uint32_t(place)), sums});
     }
   });
+  return output.size;
+}
+
+int64_t op_meter_functions(FunctionRow* out, int64_t capacity) {
+  const Functions& f = functions();
+  Output<FunctionRow> output{out, capacity};
+  for (size_t i = 0; i < f.names.size(); ++i) {
+    const Function& function = op_meter_table[i];
+    const auto calls = int64_t(function.calls - function.before);
+    if (calls > 0) {
+      FunctionRow row{
+          int64_t(i), calls, int64_t(function.seen), function.differ, function.entry->ml_name, {}};
+      std::copy(f.names[i].begin(), f.names[i].end(), row.ops);
+      output.add(row);
+    }
+  }
+  return output.size;
+}
+
+int64_t op_meter_callers(CallerRow* out, int64_t capacity) {
+  Meter& m = meter();
+  const Booked lock(m);
+  Output<CallerRow> output{out, capacity};
+  for (const auto& [name, functions] : m.callers) {
+    for (const uint32_t function : functions) {
+      output.add({name, function == kNoFunction ? -1 : int64_t(function)});
+    }
+  }
   return output.size;
 }
 

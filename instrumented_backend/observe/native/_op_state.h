@@ -53,6 +53,7 @@ PyObject* PyFrame_GetCode(PyObject* frame);
 int PyFrame_GetLasti(PyObject* frame);
 PyObject* PyObject_CallNoArgs(PyObject* function);
 long long PyLong_AsLongLong(PyObject* number);
+void* PyThreadState_Get();
 }
 
 namespace at {
@@ -185,6 +186,10 @@ constexpr int32_t kNoLine = -1, kSeveralLines = -2;
 // its second, ..., and by which op came before them: mostly, each of these is always on the same
 // line of the program. A cache line each, in the order in which they first ran: what else a step
 // does has mostly driven them out of the cache.
+// Of PyTorch, called from Python: by number. Of more ops than that calls are not told apart.
+constexpr uint32_t kMaxOpsOfCall = 8;
+constexpr uint32_t kNoFunction = UINT32_MAX, kUnknownFunction = UINT32_MAX - 1;
+
 struct alignas(kCacheLine) Cell {
   const char* name;    // interned
   const char* before;  // the name of the op before it
@@ -197,6 +202,7 @@ struct alignas(kCacheLine) Cell {
   uint16_t ordinal;
   uint16_t next = 0;       // of a first one: the ordinal of its name's next op in that pass
   int32_t line = kNoLine;  // that was sampled
+  uint32_t function = kUnknownFunction;  // that called it last
 };
 static_assert(sizeof(Cell) == kCacheLine || sizeof(Cell) == 2 * kCacheLine);
 
@@ -642,7 +648,7 @@ struct alignas(kCacheLine) Line {
   bool leads_in = false;        // has no op begun since that time
   bool timed = false;           // by the GPU: the last call
   bool in_call = false;
-  bool untimed_call = false;       // is it under way since before the window opened
+  bool uncall = false;             // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it; of chance's, of the last window, which was not weighed
   Tally weighed;                   // of it: what earlier windows of chance saw
@@ -680,6 +686,7 @@ struct alignas(kCacheLine) Meter {
   std::unordered_map<Key, uint32_t, KeyHash> index;  // in `cells`
   std::array<Ops, kSets> loose;                      // of threads that have no marks
   std::array<Sums, kSets> loose_sums;                // of them, by window; its time is that
+  std::unordered_map<const char*, std::unordered_set<uint32_t>> callers;  // functions, by op
   int64_t lost = 0;
   uint64_t clears = 0;
   std::vector<const char*> events{""};  // by number; interned
@@ -778,7 +785,7 @@ std::atomic<int64_t>& collected_ns = shared.collected_ns;
 std::atomic<uint64_t>& passes = shared.passes;
 std::atomic<Line*>& last_line = shared.last_line;
 uint64_t& marks_seen = shared.marks_seen;
-std::atomic<int64_t> untimed_calls{0};  // under way since before the window opened
+std::atomic<int64_t> uncalls{0};  // under way since before the window opened
 Set window_set = kCertain;
 uint64_t window = 0;
 Chance chance;
@@ -843,6 +850,14 @@ struct Span {
   int64_t key = 0;  // the region's; 0 of an op
 };
 
+// A call from Python of one of PyTorch's functions: which ops it has, in their order.
+struct CallUnderWay {
+  uint32_t function = kNoFunction;
+  uint32_t size = 0;
+  uint64_t ops = 0;
+  std::array<const char*, kMaxOpsOfCall> names{};  // of the first of them
+};
+
 // What a call of a graph needs comes first, close together.
 struct alignas(kCacheLine) Thread {
   uint32_t regions = 0;
@@ -887,6 +902,7 @@ struct alignas(kCacheLine) Thread {
   InWindow calls_in, ops_in;  // that the GPU has timed, or could have
   int64_t call_quiet = 0;     // `quiet_ns` when that call began
   int64_t op_gpu_ns = 0;      // what that op's events have cost
+  CallUnderWay from_python;   // that a window sees
 };
 
 // xorshift.

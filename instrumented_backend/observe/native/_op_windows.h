@@ -41,10 +41,10 @@ void open_window(Set set, int64_t until, Whole whole) {
     opened_ns = now_ns();
     lead_end = opened_ns + kLeadNs;
     head_end = until;
-    untimed_calls = 0;
+    uncalls = 0;
     for (Line* line : m.lines) {
-      line->untimed_call = line->in_call;
-      untimed_calls.fetch_add(line->untimed_call, std::memory_order_relaxed);
+      line->uncall = line->in_call;
+      uncalls.fetch_add(line->uncall, std::memory_order_relaxed);
       if (line->from != nullptr) {
         settle_quiet(*line, opened_ns);
         line->was_seen = true;
@@ -61,6 +61,7 @@ void open_window(Set set, int64_t until, Whole whole) {
       }
     }
     open_now = seen_as(window, set);
+    see_calls(window);
   }
 }
 
@@ -69,6 +70,7 @@ void close_window() {
   if (handle == at::INVALID_CALLBACK_HANDLE) {
     return;
   }
+  see_calls(0);
   at::removeCallback(handle);
   handle = at::INVALID_CALLBACK_HANDLE;
   ends_with = 0;
@@ -246,6 +248,12 @@ bool wait_and_look(std::unique_lock<std::mutex>& lock, int64_t moment, int64_t l
     wait_until(lock, std::min(moment, now_ns() + look_ns), awake, 0);
     if (wakes.load() != awake || now_ns() >= moment || handle != at::INVALID_CALLBACK_HANDLE) {
       return is_due && wakes.load() == awake && handle == at::INVALID_CALLBACK_HANDLE;
+    }
+    if (unlike_ns <= most_ns && is_unknown_called()) {
+      const int64_t before_ns = spent_ns();
+      run_certain(lock, kSliceNs, longest_ns, awake);
+      unlike_ns += spent_ns() - before_ns;
+      continue;
     }
     // A program that calls graphs often is not looked at any further.
     if (main == nullptr || unlike_ns > most_ns ||

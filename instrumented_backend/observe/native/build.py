@@ -96,6 +96,7 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
     except OSError as error:
         raise NativeError(f"cannot be loaded: {error}") from None
     int32, int64, uint64 = ctypes.c_int32, ctypes.c_int64, ctypes.c_uint64
+    pointer = ctypes.c_void_p
     signatures: dict[str, tuple[Any, list[Any]]] = {
         "op_meter_begin": (None, [int64, int64]),
         "op_meter_open": (None, [int32]),
@@ -114,6 +115,8 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
         "op_meter_line": (None, [ctypes.py_object, int32, int64]),
         "op_meter_backward_line": (None, [int64, int64]),
         "op_meter_work": (None, [ctypes.POINTER(structs.Work)]),
+        "op_meter_count_calls": (int32, [pointer, pointer]),
+        "op_meter_uncount_calls": (None, []),
         "op_meter_clear": (None, []),
         "op_meter_settle": (None, [int64]),
         "op_meter_gpu": (None, [int64, int32, ctypes.POINTER(structs.GpuFunctions)]),
@@ -129,6 +132,8 @@ def _open_op_meter(path: str, name: str) -> ctypes.PyDLL:
                 ("cells", structs.CellRow),
                 ("loose_cells", structs.CellRow),
                 ("samples", structs.SampleRow),
+                ("functions", structs.FunctionRow),
+                ("callers", structs.CallerRow),
                 ("regions", structs.RegionRow),
                 ("gpu_times", structs.GpuTimeRow),
                 ("gpu_calls", structs.GpuCallRow),

@@ -122,6 +122,37 @@ class SampleRow(ctypes.Structure):
     ]
 
 
+class MethodDef(ctypes.Structure):
+    """What Python knows of a function in C: its ``PyMethodDef``, of the stable ABI."""
+
+    _fields_: ClassVar = [
+        ("ml_name", ctypes.c_char_p),
+        ("ml_meth", ctypes.c_void_p),
+        ("ml_flags", ctypes.c_int),
+        ("ml_doc", ctypes.c_char_p),
+    ]
+
+
+class FunctionRow(ctypes.Structure):
+    """A function of PyTorch's: how often Python called it, and how many of these windows ``seen``.
+
+    ``ops`` are those of each call that was seen, or ``differ``: they were not the same in all.
+    """
+
+    MAX_OPS: ClassVar = 8
+    _fields_: ClassVar = [
+        *_fields(ctypes.c_int64, "function", "calls", "seen", "differ"),
+        ("name", ctypes.c_char_p),
+        ("ops", ctypes.c_char_p * MAX_OPS),
+    ]
+
+
+class CallerRow(ctypes.Structure):
+    """An op, and a function that ran it; -1: no function that Python has called."""
+
+    _fields_: ClassVar = [("name", ctypes.c_char_p), ("function", ctypes.c_int64)]
+
+
 class RegionRow(ctypes.Structure):
     """All calls of one direction; ``nested`` are those inside another region."""
 
@@ -251,6 +282,8 @@ OF_OP_METER = (
     StageRow,
     CellRow,
     SampleRow,
+    FunctionRow,
+    CallerRow,
     RegionRow,
     TimeRow,
     Work,

@@ -6,9 +6,12 @@ are in them was seen in windows; `scaling.py` has how often each happened.
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from instrumented_backend.observe.ops.calibrated import calibrated, times_of
+from instrumented_backend.observe.ops.called import Number
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import UNKNOWN, Line
@@ -119,12 +122,17 @@ def estimate(observed: Observed) -> Estimate:
     result = Estimate(exact=observed.whole and not observed.lost)
     lines = _Lines(observed)
     data_ns = [0, 0]
-    for number, group, scaled in all_scaled(observed.kinds, observed.gpu.is_waited_for):
+    groups = list(all_scaled(observed.kinds, observed.gpu.is_waited_for))
+    without_marks = list(loose(observed))
+    known = {} if result.exact else observed.called.numbers
+    everything = [*(each for _, _, scaled in groups for each in scaled), *without_marks]
+    times = times_of(everything, known)
+    for number, group, scaled in groups:
         mark = observed.marks[number]
         on_main = group.ns[0] / sum(group.ns) if sum(group.ns) else 1.0
         gaps = result.by_gap[number, group.to]
         gaps.n, gaps.ns = gaps.n + group.n[0], gaps.ns + group.ns[0]
-        for each in scaled:
+        for each in calibrated(scaled, times, group.own_ns):
             _add(result, each, lines, mark.region, gaps.by_line if on_main else None, observed.gpu)
             sums = Sampled.of(each)
             result.eager.add_share(sums, 1.0)
@@ -137,11 +145,14 @@ def estimate(observed: Observed) -> Estimate:
         if mark.in_data:
             for i in range(2):
                 data_ns[i] += group.ns[i]
-    for each in loose(observed):
+    for each in calibrated(without_marks, times, math.inf):
         _add(result, each, lines, 0, None, observed.gpu)
         sums = Sampled.of(each)
         result.eager.add_share(sums, 1.0)
         result.other_ns.add_share(sums, 1.0)
+    _settle(result, {name: number for name, number in known.items() if result.by_name[name].ops})
+    if not result.exact:
+        result.eager.ops_variance += (observed.called.unknown / SPREAD) ** 2
     if observed.before.unseen_ns:
         _add_unseen(result, (observed.before.unseen_ns, 0), 1.0)
     result.eager.ops_variance += (_most_ops(result) / SPREAD) ** 2
@@ -150,6 +161,34 @@ def estimate(observed: Observed) -> Estimate:
             sums.ns_variance += (SEEING * sums.ns / SPREAD) ** 2
     result.data_ns = data_ns[0], data_ns[1]
     return result
+
+
+def _settle(result: Estimate, known: Mapping[str, Number]) -> None:
+    """Numbers that are known: what was uncertain is on which of its lines each op was.
+
+    Where nothing but itself stood for what was seen, it stands for all.
+    """
+    for name, number in known.items():
+        before = result.by_name[name]
+        more = max(0.0, number.ops / before.ops - 1)
+        for sums in (result.eager, result.main_ns):
+            sums.add(more * before.ops, more * before.ns)
+        lines = [sums for (of_name, _), sums in result.by_line.items() if of_name == name]
+        for sums in (before, *lines):
+            sums.add(more * sums.ops, more * sums.ns)
+    of_lines: defaultdict[str, float] = defaultdict(float)
+    for (name, _), sums in result.by_line.items():
+        of_lines[name] += sums.ops_variance
+    for (name, _), sums in result.by_line.items():
+        if name in known and result.by_name[name].ops:
+            share = sums.ops / result.by_name[name].ops
+            own = sums.ops_variance
+            others = of_lines[name] - own
+            sums.ops_variance = (1 - share) ** 2 * own + share**2 * others
+            sums.ops_variance += (share * known[name].error) ** 2
+    for name, number in known.items():
+        result.by_name[name].ops_variance = number.error**2
+        result.eager.ops_variance += number.error**2
 
 
 # --- Adding up ----------------------------------------------------------------------------------
@@ -221,7 +260,11 @@ def _add(
 ) -> None:
     seen, turns, counts = scaled.part.seen, scaled.part.turns, scaled.part.counts
     for cell in scaled.part.cells:
-        ops, ns = cell.count * scaled.ops_factor, cell.time_ns * scaled.ns_factor
+        times = scaled.times.get(cell.name, 1.0)
+        ops, ns = (
+            times * cell.count * scaled.ops_factor,
+            times * cell.time_ns * scaled.ns_factor,
+        )
         # As uncertain as all of the part is, and all of a name together; and besides, an op that is
         # not in each of the gaps was in those that were seen by chance.
         own, of_name = cell.count / (seen.ops or 1.0), counts[cell.name] / (seen.ops or 1.0)
@@ -229,7 +272,7 @@ def _add(
         each = turns[cell.name, cell.turn] / max(1.0, seen.n)
         if scaled.ops_factor > 1 and not math.isclose(each, round(each), abs_tol=EXACT):
             variance += scaled.ops_factor * (scaled.ops_factor - 1) * cell.count
-        variance += scaled.clump_of(cell)
+        variance = times**2 * (variance + scaled.clump_of(cell))
         named = result.by_name[cell.name]
         named.add(ops, ns)
         named.ops_variance += variance

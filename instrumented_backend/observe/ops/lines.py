@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from instrumented_backend.observe.failures import Failures
 from instrumented_backend.observe.messages.user_code import is_internal
+from instrumented_backend.observe.native.methods import has_gil
 from instrumented_backend.records.escapes import shown
 from instrumented_backend.torch_compat import autograd
 
@@ -52,7 +53,7 @@ class Lines:
 
     def tell(self, lib: Any) -> None:
         """The native part, from now on. Without the interpreter's lock it has to ask for all."""
-        if getattr(sys, "_is_gil_enabled", lambda: True)():
+        if has_gil():
             lib.op_meter_current_backward(autograd.current_backward())
             self._native = lib
 

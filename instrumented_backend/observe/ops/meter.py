@@ -23,6 +23,7 @@ from instrumented_backend.observe.native.gate import Gate
 from instrumented_backend.observe.native.patience import Patience
 from instrumented_backend.observe.observer import Observer
 from instrumented_backend.observe.ops import work
+from instrumented_backend.observe.ops.called import count_calls
 from instrumented_backend.observe.ops.captured import GraphOps
 from instrumented_backend.observe.ops.early import Early
 from instrumented_backend.observe.ops.gpu_seen import time_calls
@@ -36,17 +37,14 @@ from instrumented_backend.torch_compat import dynamo
 # Of the time that the program runs: of windows after compilations, and of the others.
 BUDGET = 0.003
 ALWAYS_AFFORDABLE_S = 0.02  # nothing beside importing torch: short runs are seen whole
-FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S = 0.1, 1.03, 5.0
-SHORTEST_WINDOW_S = 0.002
+FIRST_INTERVAL_S, INTERVAL_GROWTH, LONGEST_INTERVAL_S, SHORTEST_WINDOW_S = 0.1, 1.03, 5.0, 0.002
 # A window waits for gaps to end that began in it; longer ones are seen in slices.
 LONGEST_GAP_S = 0.135
 # Of gaps under way when a window opens, what it sees from the beginning; as `_op_windows.h` has it.
 NO_GAP, ALL_GAPS, MAIN_GAP = range(3)
 POLL_S, LONGEST_POLL_S, NEVER_S = 0.02, 0.5, 1e9
 LOAD_PATIENCE_S, EXIT_PATIENCE_S = 0.2, 0.5  # of the program at its start, and at its end
-WHOLE_HEAP = 2  # the generation
-WORTH_NAMING_S = 0.5
-CALLS_UNTIL_COUNTED = 2_000
+WORTH_NAMING_S, CALLS_UNTIL_COUNTED = 0.5, 2_000
 
 
 class OpMeter(Observer):
@@ -152,6 +150,8 @@ class OpMeter(Observer):
             self._lines.tell(lib)
             lib.op_meter_sample(self._sampler, self._sample_each)
             self._gate.regions(lib.op_meter_enter, lib.op_meter_leave)
+            if self._mode == "auto":  # the other sees all ops themselves
+                count_calls(lib)
             with self._lock:
                 self._lib = lib
                 self._work_before = work.done(self._lib)
@@ -165,7 +165,7 @@ class OpMeter(Observer):
 
     def _collecting(self, phase: str, info: dict[str, int]) -> None:
         """A garbage collection of the whole heap takes long, and which op it meets is chance."""
-        if info["generation"] != WHOLE_HEAP:
+        if info["generation"] != 2:
             return
         lib, start_ns = self._lib, self._collection_ns
         self._collection_ns = time.monotonic_ns() if phase == "start" else None
@@ -196,6 +196,7 @@ class OpMeter(Observer):
             if lib is not None:
                 lib.op_meter_wake()
                 lib.op_meter_close()
+                lib.op_meter_uncount_calls()
                 lib.op_meter_sample(structs.Sampler(), False)
 
     def reset(self) -> None:

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from instrumented_backend.observe.native import structs
+from instrumented_backend.observe.ops.called import Called, called
 from instrumented_backend.observe.ops.cells import Cell, cells_of_parts
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
 from instrumented_backend.observe.ops.lines import Line
@@ -113,6 +114,7 @@ class Observed:
     events: dict[int, str | None] = field(default_factory=dict)  # by the number in `Kind.to`
     gpu: GpuSeen = field(default_factory=GpuSeen)
     before: Before = field(default_factory=Before)
+    called: Called = field(default_factory=Called)
 
     @property
     def lost(self) -> int:
@@ -130,6 +132,8 @@ class Copied:
     stages: "ctypes.Array[structs.StageRow]"
     cells: "ctypes.Array[structs.CellRow]"
     samples: "ctypes.Array[structs.SampleRow]"
+    functions: "ctypes.Array[structs.FunctionRow]"
+    callers: "ctypes.Array[structs.CallerRow]"
     regions: "ctypes.Array[structs.RegionRow]"
     times: structs.TimeRow
     gpu: GpuSeen
@@ -151,6 +155,8 @@ class Copied:
         stages = _rows(lib.op_meter_stages if with_gaps else _none, structs.StageRow)
         cells = _rows(lib.op_meter_cells if listed else lib.op_meter_loose_cells, structs.CellRow)
         samples = _rows(lib.op_meter_samples if listed else _none, structs.SampleRow)
+        functions = _rows(lib.op_meter_functions, structs.FunctionRow)
+        callers = _rows(lib.op_meter_callers, structs.CallerRow)
         gpu = GpuSeen.of(lib, _rows)
         begun = _rows(lib.op_meter_marks, structs.MarkRow)
         events = {row.event: _event(lib, row.event) for row in begun if row.event}
@@ -164,6 +170,8 @@ class Copied:
             stages=stages,
             cells=cells,
             samples=samples,
+            functions=functions,
+            callers=callers,
             regions=_rows(lib.op_meter_regions, structs.RegionRow),
             times=times,
             gpu=gpu,
@@ -228,6 +236,7 @@ def _observed(
         copied.events,
         copied.gpu,
         before,
+        called(copied.functions, copied.callers),
     )
 
 

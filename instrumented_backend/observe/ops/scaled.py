@@ -1,9 +1,10 @@
 """Parts that stand for more than was seen of them: how many times, and how uncertain that is."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from instrumented_backend.observe.native.structs import Seen
 from instrumented_backend.observe.ops.cells import Cell, Together
@@ -45,6 +46,14 @@ class Doubt:
     besides: bool = False
 
 
+class _Calibration(NamedTuple):
+    """Times as many ops, times as long in all; the share of those whose number is not known."""
+
+    ops: float = 1.0
+    ns: float = 1.0
+    unknown: float = 1.0
+
+
 @dataclass(frozen=True)
 class Scaled:
     """A part that stands for more than itself: how many times, its ops and their time."""
@@ -56,22 +65,39 @@ class Scaled:
     ns_variance: float = 0.0
     doubts: tuple[Doubt, ...] = ()
     in_slices: bool = False  # of long gaps, and not in whole ones
+    times: Mapping[str, float] = field(default_factory=dict)
+    """By name, how much more often than that its ops count, for their number to come out."""
 
     @property
     def ops(self) -> float:
-        return float(self.part.seen.ops * self.ops_factor)
+        return float(self.part.seen.ops * self.ops_factor * self._calibration.ops)
 
     @property
     def ns(self) -> float:
-        return float(self.part.seen.op_ns * self.ns_factor)
+        return float(self.part.seen.op_ns * self.ns_factor * self._calibration.ns)
 
     @property
     def doubted_ops_variance(self) -> float:
-        return self.ops_variance + self._doubt(lambda part: part.seen.ops)
+        """Of those of which the number is not known."""
+        variance = self.ops_variance + self._doubt(lambda part: part.seen.ops)
+        return variance * self._calibration.unknown**2
 
     @property
     def doubted_ns_variance(self) -> float:
-        return self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
+        variance = self.ns_variance + self._doubt(lambda part: part.seen.op_ns)
+        return variance * self._calibration.ns**2
+
+    @cached_property
+    def _calibration(self) -> "_Calibration":
+        if not self.times:
+            return _Calibration()
+        ops = ns = new_ops = new_ns = unknown = 0.0
+        for cell in self.part.cells:
+            times = self.times.get(cell.name, 1.0)
+            ops, ns = ops + cell.count, ns + cell.time_ns
+            new_ops, new_ns = new_ops + times * cell.count, new_ns + times * cell.time_ns
+            unknown += 0.0 if cell.name in self.times else cell.count
+        return _Calibration(new_ops / ops, new_ns / ns if ns else 1.0, unknown / ops)
 
     def clump_of(self, cell: Cell) -> float:
         """The variance of a cell's number of ops, if one slice may have seen all of that name.

@@ -60,8 +60,8 @@ def by_stages(group: Group, after: list[Group]) -> list[Scaled] | None:
         return None
     whole = together([group.first, group.certain, group.random]).seen
     n, ns = sum(group.n) - whole.n, group.own_ns - whole.ns
-    # Of gaps that so many windows of chance met each, stages tell less: there these count by how long
-    # they were, and not by how much of the run they stand for. They are shorter where ops are denser.
+    # Of gaps that so many windows of chance met each, stages tell less: there windows count by how
+    # long they were, and not by what they stand for. Where ops are denser, they are shorter.
     if n <= 0 or ns <= 0 or group.slices[1].seen.windows >= FEW * n:
         return None
     # The last gap of all is as likely like one of its own length, wherever that ends.
