@@ -887,6 +887,7 @@ struct alignas(kCacheLine) Thread {
   uint32_t until_measured = 1;       // ops
   uint32_t all_measured = 0;         // so many of the next ones
   uint64_t measured_in = 0;          // the window that it is of
+  bool is_first = false;             // of that window, the op under way: its call may be older
   bool measures = false;             // our part of what the op under way costs
   int64_t measured_ns = 0;           // of it, so far
   uint32_t until_events = 1;         // ops, until events are measured after one

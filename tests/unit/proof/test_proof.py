@@ -392,9 +392,9 @@ def test_steps_after_a_window(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_rows_of_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("counted_call", "timed_call", "note", "lines_of_a_graph", "line_of_an_op")
-    others = ("seeing_an_op", "seeing_an_op_error", "parsing", "reading")
+    names = ("counted_call", "timed_call", "called_function", "note", "lines_of_a_graph")
+    others = ("line_of_an_op", "seeing_an_op", "seeing_an_op_error", "parsing", "reading")
     for name in (*names, *others):
         monkeypatch.setattr(parts, name, lambda: 0.25)
     rows = parts.parts(pairs=3)
-    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.25, 3, True)] * 9
+    assert [(row.median, row.pairs, row.ok) for row in rows] == [(0.25, 3, True)] * 10
