@@ -191,6 +191,14 @@ void see_op_of_call(Thread& t, const char* name) {
   ++t.from_python.size;
 }
 
+// A call that is older than the window may run the op: not where another one has begun since. Nor
+// on threads that have none.
+bool is_caller_known(Thread& t) {
+  return t.from_python.function != kNoFunction ||
+         t.called_in == op_meter_for_calls.seen_by.load(std::memory_order_relaxed) ||
+         (t.called_in == 0 && !is_main(t));
+}
+
 // The first call of a function that a window saw.
 [[gnu::noinline]] void know_ops(const CallUnderWay& call) {
   Meter& m = meter();
@@ -207,6 +215,7 @@ void see_op_of_call(Thread& t, const char* name) {
 // A window is open, and sees which ops the call has, but for those of calls inside it.
 template <typename Run>
 [[gnu::noinline]] PyObject* see_call(Thread& t, uint32_t number, uint64_t seen_by, Run run) {
+  t.called_in = seen_by;
   const CallUnderWay outer = std::exchange(t.from_python, CallUnderWay{.function = number});
   PyObject* result = run();
   const CallUnderWay call = std::exchange(t.from_python, outer);

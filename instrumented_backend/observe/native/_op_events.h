@@ -452,7 +452,6 @@ std::unique_ptr<at::ObserverContext> on_start(const at::RecordFunction& event) {
   if (at::in_parallel_region()) {
     return nullptr;  // a worker's share of an op that another thread runs
   }
-  t.is_first = t.measured_in != open_now.load(std::memory_order_relaxed);
   t.measures = is_measured(t);
   if (gpu().active.load(std::memory_order_relaxed)) {
     begin_op(t);
@@ -635,7 +634,7 @@ void on_end(const at::RecordFunction& event, at::ObserverContext*) {
     }
     Cell& cell = m.cells[index];
     name = cell.name;
-    if (cell.function != t.from_python.function && !t.is_first) {
+    if (cell.function != t.from_python.function && is_caller_known(t)) {
       cell.function = t.from_python.function;
       m.callers[name].insert(t.from_python.function);
     }

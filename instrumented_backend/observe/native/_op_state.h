@@ -887,7 +887,6 @@ struct alignas(kCacheLine) Thread {
   uint32_t until_measured = 1;       // ops
   uint32_t all_measured = 0;         // so many of the next ones
   uint64_t measured_in = 0;          // the window that it is of
-  bool is_first = false;             // of that window, the op under way: its call may be older
   bool measures = false;             // our part of what the op under way costs
   int64_t measured_ns = 0;           // of it, so far
   uint32_t until_events = 1;         // ops, until events are measured after one
@@ -904,6 +903,7 @@ struct alignas(kCacheLine) Thread {
   int64_t call_quiet = 0;     // `quiet_ns` when that call began
   int64_t op_gpu_ns = 0;      // what that op's events have cost
   CallUnderWay from_python;   // that a window sees
+  uint64_t called_in = 0;     // the window that saw the last of these begin
 };
 
 // xorshift.

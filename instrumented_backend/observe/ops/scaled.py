@@ -97,6 +97,8 @@ class Scaled:
             ops, ns = ops + cell.count, ns + cell.time_ns
             new_ops, new_ns = new_ops + times * cell.count, new_ns + times * cell.time_ns
             unknown += 0.0 if cell.name in self.times else cell.count
+        if not ops:
+            return _Calibration()
         return _Calibration(new_ops / ops, new_ns / ns if ns else 1.0, unknown / ops)
 
     def clump_of(self, cell: Cell) -> float:

@@ -158,6 +158,15 @@ def test_what_only_certain_windows_saw_stands_for_all() -> None:
     assert found.main_ns.ns - without.main_ns.ns == pytest.approx(19 * MS)
 
 
+def test_windows_that_saw_an_op_begin_and_nothing_of_it() -> None:
+    """What has a name and no number stands for nothing."""
+    gap = long_gap(cell("aten::mul", 0, 50_000))
+    other = kind(1, 10 * S, octave=34, slices=slices(cell("aten::mul", 100, 50_000)), to=2)
+    seen = observed(gap, other, lines=LINES)
+    seen.called = Called({"aten::mul": Number(5_000, 5)})
+    assert estimate(seen).by_name["aten::mul"].ops == pytest.approx(5_000)
+
+
 def test_calls_that_no_window_saw_may_be_ops() -> None:
     error = with_numbers(GAP, unknown=600, mul=10_000, add=20_000).eager.ops_error
     assert error * SPREAD == pytest.approx(600, rel=0.01)
