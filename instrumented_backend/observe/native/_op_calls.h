@@ -43,7 +43,8 @@ struct alignas(kCacheLine) Function {
   VectorCall** vectorcall = nullptr;  // of a function of a module
   uint64_t before = 0;                // calls that are none of this run's
 };
-static_assert(sizeof(Function) == 64 && offsetof(Function, calls) == 8, "as entries have it");
+static_assert(kMaxFunctions == 2048 && sizeof(Function) == 64 && offsetof(Function, calls) == 8,
+              "as entries have it");
 
 // Read by every call.
 struct alignas(kCacheLine) ForCalls {

@@ -476,7 +476,7 @@ bool record_mark(GpuMark& mark, int32_t device) {
 
 // Is every call under way timed: the window has seen it begin.
 bool has_all_calls(uint64_t in_window, int64_t now) {
-  return uncalls.load(std::memory_order_relaxed) == 0 &&
+  return untimed_calls.load(std::memory_order_relaxed) == 0 &&
          open_now.load(std::memory_order_relaxed) / kSets == in_window && now < head_end.load();
 }
 

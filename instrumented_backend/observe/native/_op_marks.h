@@ -448,8 +448,8 @@ void book_call(Meter& m, Line& line, int64_t key, int64_t ns, int64_t now) {
   line.spent.captured_ns += ns;
   line.graph = key;
   line.in_call = false;
-  if (std::exchange(line.uncall, false)) {
-    uncalls.fetch_sub(1, std::memory_order_relaxed);
+  if (std::exchange(line.untimed_call, false)) {
+    untimed_calls.fetch_sub(1, std::memory_order_relaxed);
   }
   begin_gap(line, mark_of(m, key, 0, line.in_data > 0), now);
 }

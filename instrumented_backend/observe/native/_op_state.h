@@ -182,14 +182,14 @@ enum Set : int32_t { kCertain, kRandom, kSets };
 constexpr char kGapBegin[] = "";
 constexpr int32_t kNoLine = -1, kSeveralLines = -2;
 
-// The ops of one name after one mark, told apart by whether they are the gap's first of that name,
-// its second, ..., and by which op came before them: mostly, each of these is always on the same
-// line of the program. A cache line each, in the order in which they first ran: what else a step
-// does has mostly driven them out of the cache.
 // Of PyTorch, called from Python: by number. Of more ops than that calls are not told apart.
 constexpr uint32_t kMaxOpsOfCall = 8;
 constexpr uint32_t kNoFunction = UINT32_MAX, kUnknownFunction = UINT32_MAX - 1;
 
+// The ops of one name after one mark, told apart by whether they are the gap's first of that name,
+// its second, ..., and by which op came before them: mostly, each of these is always on the same
+// line of the program. A cache line each, in the order in which they first ran: what else a step
+// does has mostly driven them out of the cache.
 struct alignas(kCacheLine) Cell {
   const char* name;    // interned
   const char* before;  // the name of the op before it
@@ -648,7 +648,7 @@ struct alignas(kCacheLine) Line {
   bool leads_in = false;        // has no op begun since that time
   bool timed = false;           // by the GPU: the last call
   bool in_call = false;
-  bool uncall = false;             // is it under way since before the window opened
+  bool untimed_call = false;       // is it under way since before the window opened
   std::array<Ops, kSets> head;     // of the gap: what began before a window's end
   std::array<Sums, kSets> slices;  // of it; of chance's, of the last window, which was not weighed
   Tally weighed;                   // of it: what earlier windows of chance saw
@@ -785,7 +785,7 @@ std::atomic<int64_t>& collected_ns = shared.collected_ns;
 std::atomic<uint64_t>& passes = shared.passes;
 std::atomic<Line*>& last_line = shared.last_line;
 uint64_t& marks_seen = shared.marks_seen;
-std::atomic<int64_t> uncalls{0};  // under way since before the window opened
+std::atomic<int64_t> untimed_calls{0};  // under way since before the window opened
 Set window_set = kCertain;
 uint64_t window = 0;
 Chance chance;

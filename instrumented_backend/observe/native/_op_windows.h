@@ -42,10 +42,10 @@ void open_window(Set set, int64_t until, Whole whole) {
     opened_ns = now_ns();
     lead_end = opened_ns + kLeadNs;
     head_end = until;
-    uncalls = 0;
+    untimed_calls = 0;
     for (Line* line : m.lines) {
-      line->uncall = line->in_call;
-      uncalls.fetch_add(line->uncall, std::memory_order_relaxed);
+      line->untimed_call = line->in_call;
+      untimed_calls.fetch_add(line->untimed_call, std::memory_order_relaxed);
       if (line->from != nullptr) {
         settle_quiet(*line, opened_ns);
         line->was_seen = true;
