@@ -26,7 +26,8 @@ struct PyMethodDef {
 
 constexpr size_t kMaxFunctions = 2048;  // PyTorch has 1,600
 constexpr size_t kEntrySize = 32;
-constexpr uint8_t kLooksForCalls = 5;  // each of which finds more, for one function
+constexpr uint32_t kOftenCalled = 3;   // from one look to the next: a window would meet one
+constexpr uint8_t kLooksForCalls = 4;  // that lead to a window, for one function
 constexpr int kFastCall = 0x80;        // of `ml_flags`: METH_FASTCALL, with up to four arguments
 constexpr size_t kVectorCallBits = size_t(1) << (8 * sizeof(size_t) - 1);  // of the arguments' size
 
@@ -37,8 +38,8 @@ struct alignas(kCacheLine) Function {
   // What windows saw: so many calls, the ops of the first, and whether another one had others.
   uint64_t seen = 0, ops = 0;
   bool differ = false;
-  uint8_t looks = 0;    // of the thread that opens windows, which found more calls than before
-  uint32_t looked = 0;  // how many there were
+  uint8_t looks = 0;    // of the thread that opens windows, which found many more calls
+  uint32_t looked = 0;  // how many there were at the last one
   PyMethodDef* entry = nullptr;
   VectorCall** vectorcall = nullptr;  // of a function of a module
   uint64_t before = 0;                // calls that are none of this run's
@@ -165,18 +166,20 @@ void forget_calls() {
   }
 }
 
-// Is a function being called that no window has seen? Without the interpreter lock.
+// Is a function being called, again and again, that no window has seen? Without the interpreter
+// lock.
 bool is_unknown_called() {
   bool found = false;
   const size_t size = functions().size.load();
   for (size_t i = 0; i < size; ++i) {
     Function& function = op_meter_table[i];
     const auto calls = uint32_t(std::atomic_ref(function.calls).load(std::memory_order_relaxed));
-    if (calls != function.looked && function.looks < kLooksForCalls &&
+    const uint32_t before = std::exchange(function.looked, calls);
+    // It may have been called long ago when it is looked at first.
+    if (before > 0 && calls - before >= kOftenCalled && function.looks < kLooksForCalls &&
         std::atomic_ref(function.seen).load(std::memory_order_relaxed) == 0) {
-      function.looked = calls;
-      // It may have been called long ago when it is looked at first.
-      found = function.looks++ > 0 || found;
+      ++function.looks;
+      found = true;
     }
   }
   return found;

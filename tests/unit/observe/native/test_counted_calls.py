@@ -12,6 +12,7 @@ from instrumented_backend.observe.native import structs
 from instrumented_backend.observe.native.methods import entry_of
 from instrumented_backend.observe.ops.called import Called, called, count_calls
 from instrumented_backend.observe.ops.observed import Copied
+from instrumented_backend.observe.ops.work import done
 from instrumented_backend.torch_compat.functions import functions
 
 X = torch.ones(2)
@@ -225,13 +226,14 @@ def test_what_no_window_saw_is_looked_at_while_it_is_called(counting: Any) -> No
 
 def test_a_function_that_is_not_called_is_not_looked_at(counting: Any) -> None:
     X.erfc()
+    ops = done(counting).ops
     awake = counting.op_meter_awake()
     looking = threading.Thread(
         target=lambda: counting.op_meter_window(50_000_000, 1, 1, 1, 1_000_000, HOUR_NS, awake)
     )
     looking.start()
     looking.join()
-    assert known(counting).unknown == 1
+    assert known(counting).unknown == 1 and done(counting).ops == ops
 
 
 def test_a_function_of_python_has_no_entry() -> None:
