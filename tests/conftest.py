@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -191,11 +192,16 @@ def op_meter() -> Iterator[Any]:
     from instrumented_backend import backend
 
     lib = native.load()
-    # A test that compiles in this process leaves a thread that opens windows of its own.
+    # Loading the backend begins a thread that counts calls, once the same library is there; and a
+    # test that compiles in this process leaves one that opens windows of its own.
+    for thread in threading.enumerate():
+        if thread.name == "instrumented_backend op meter":
+            thread.join()
     others = backend._session.ops
     others.pause(True)
 
     def empty() -> None:
+        lib.op_meter_uncount_calls()
         lib.op_meter_close()
         lib.op_meter_sample(structs.Sampler(), False)
         lib.op_meter_clear()

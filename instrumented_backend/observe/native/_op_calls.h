@@ -92,57 +92,37 @@ INSTRUMENTED_HIDDEN PyObject* op_meter_vector_called(PyObject* function, PyObjec
 
 // An entry for each function, as nothing else tells them apart. Mostly it does all there is to do;
 // or it passes its number on, as one argument more.
+#define INSTRUMENTED_ENTRIES(entries, each)     \
+  ".hidden " entries                            \
+  "\n"                                          \
+  ".globl " entries                             \
+  "\n"                                          \
+  ".p2align 5\n" entries                        \
+  ":\n"                                         \
+  ".set op_meter_number, 0\n"                   \
+  ".rept 2048\n"                                \
+  ".p2align 5\n" each                           \
+  ".set op_meter_number, op_meter_number + 1\n" \
+  ".endr\n"
 #if defined(__x86_64__)
 #define INSTRUMENTED_ENTRY(number_in, slowly, goes_on)             \
   "cmpl $0, op_meter_for_calls(%rip)\n"                            \
   "jne 1f\n"                                                       \
   "incq op_meter_table + 64 * op_meter_number + 8(%rip)\n" goes_on \
   "1: movl $op_meter_number, " number_in "\njmp " slowly "\n"
-asm(".text\n"
-    ".hidden op_meter_entries\n"
-    ".globl op_meter_entries\n"
-    ".p2align 5\n"
-    "op_meter_entries:\n"
-    ".set op_meter_number, 0\n"
-    ".rept 2048\n"
-    ".p2align 5\n" INSTRUMENTED_ENTRY(
-        "%ecx", "op_meter_called",
-        "jmp *op_meter_table + 64 * op_meter_number(%rip)\n") ".set op_meter_number, op_meter_number + 1\n"
-    ".endr\n"
-    ".hidden op_meter_vector_entries\n"
-    ".globl op_meter_vector_entries\n"
-    "op_meter_vector_entries:\n"
-    ".set op_meter_number, 0\n"
-    ".rept 2048\n"
-    ".p2align 5\n" INSTRUMENTED_ENTRY("%r8d", "op_meter_vector_called",
-                                      "jmp op_meter_call\n") ".set op_meter_number, op_meter_number + 1\n"
-    ".endr\n");
+#define INSTRUMENTED_METHOD                     \
+  INSTRUMENTED_ENTRY("%ecx", "op_meter_called", \
+                     "jmp *op_meter_table + 64 * op_meter_number(%rip)\n")
+#define INSTRUMENTED_FUNCTION \
+  INSTRUMENTED_ENTRY("%r8d", "op_meter_vector_called", "jmp op_meter_call\n")
 #elif defined(__aarch64__)
-asm(".text\n"
-    ".hidden op_meter_entries\n"
-    ".globl op_meter_entries\n"
-    ".p2align 5\n"
-    "op_meter_entries:\n"
-    ".set op_meter_number, 0\n"
-    ".rept 2048\n"
-    ".p2align 5\n"
-    "movz w3, #op_meter_number\n"
-    "b op_meter_called\n"
-    ".set op_meter_number, op_meter_number + 1\n"
-    ".endr\n"
-    ".hidden op_meter_vector_entries\n"
-    ".globl op_meter_vector_entries\n"
-    "op_meter_vector_entries:\n"
-    ".set op_meter_number, 0\n"
-    ".rept 2048\n"
-    ".p2align 5\n"
-    "movz w4, #op_meter_number\n"
-    "b op_meter_vector_called\n"
-    ".set op_meter_number, op_meter_number + 1\n"
-    ".endr\n");
+#define INSTRUMENTED_METHOD "movz w3, #op_meter_number\nb op_meter_called\n"
+#define INSTRUMENTED_FUNCTION "movz w4, #op_meter_number\nb op_meter_vector_called\n"
 #else
 #error "an entry for each function"
 #endif
+asm(".text\n" INSTRUMENTED_ENTRIES("op_meter_entries", INSTRUMENTED_METHOD)
+        INSTRUMENTED_ENTRIES("op_meter_vector_entries", INSTRUMENTED_FUNCTION));
 
 namespace {
 

@@ -75,6 +75,8 @@ def load(
             if place is not None:
                 try:
                     _keep(place, name, library)
+                    # The file that whoever asks next gets: two of them would be two libraries.
+                    library = stack.enter_context(_intact(place, name)) or library
                 except OSError as error:
                     remark(_alone(name, error.strerror or str(error)))
         return open_("/proc/self/fd/" + "./" * next(_loads) + str(library))

@@ -180,7 +180,7 @@ def _settle(result: Estimate, known: Mapping[str, Number]) -> None:
     for (name, _), sums in result.by_line.items():
         of_lines[name] += sums.ops_variance
     for (name, _), sums in result.by_line.items():
-        if name in known and result.by_name[name].ops:
+        if name in known:
             share = sums.ops / result.by_name[name].ops
             own = sums.ops_variance
             others = of_lines[name] - own

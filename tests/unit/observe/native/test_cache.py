@@ -199,6 +199,22 @@ def test_no_path_is_used_twice(kept: Cache) -> None:
     assert len(set(paths)) == 3
 
 
+def test_whoever_builds_it_has_the_same_one_as_whoever_comes_next(tmp_path: Path) -> None:
+    """Of two files the dynamic linker would make two libraries, each with counters of its own."""
+    disk = Cache(tmp_path / "cache")
+    inodes: list[int] = []
+
+    def build(output: Path) -> None:
+        output.write_text("built")
+
+    def open_(path: str) -> None:
+        inodes.append(os.stat(path).st_ino)
+
+    for _ in range(2):
+        cache.load(NAME, build, open_, disk.folder, disk.remarks.append, 0.1)
+    assert inodes == [disk.library.stat().st_ino] * 2
+
+
 def test_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -66,12 +66,16 @@ def test_functions_are_found_where_they_were(op_meter: Any) -> None:
     """PyTorch keeps them in sets, and as keys: Dynamo by which it traces."""
     all_of_them = [function for function in functions() if entry_of(function) is not None]
     before = {function: hash(function) for function in all_of_them}
-    new = object.__new__
     count_calls(op_meter)
     try:
+
+        class Made:
+            def __init__(self, x: int) -> None:
+                self.x = x
+
         assert all(hash(function) == before[function] for function in all_of_them)
         assert torch.add in before and torch._C._nn.gelu in before
-        assert object.__new__ is new and isinstance(type("A", (), {})(), object)
+        assert Made(1).x == 1  # Python compares what makes objects with its own
     finally:
         op_meter.op_meter_uncount_calls()
 
@@ -237,6 +241,5 @@ def test_a_function_that_is_not_called_is_not_looked_at(counting: Any) -> None:
 
 
 def test_a_function_of_python_has_no_entry() -> None:
-    for function in (lambda: None, X.dim, torch.nn.functional.gelu, int, object()):
-        entry = entry_of(function)
-        assert entry is None or function in (X.dim, torch.nn.functional.gelu)
+    assert all(entry_of(function) is None for function in (lambda: None, int, object()))
+    assert entry_of(torch.add) is not None and entry_of(torch.Tensor.dim) is not None
