@@ -7,26 +7,33 @@ windows saw it.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 from instrumented_backend.observe.ops.called import Number
 from instrumented_backend.observe.ops.scaled import Scaled
 
 
-def times_of(estimated: Iterable[Scaled], known: Mapping[str, Number]) -> dict[str, float]:
-    """By name, how often what was ``estimated`` is to be taken for the numbers to come out.
+class Windows(NamedTuple):
+    """Of one name, how many ops windows have: seen for themselves, and in others like them."""
 
-    What was seen for itself stays.
-    """
+    seen: float = 0.0
+    like: float = 0.0
+
+    def times(self, ops: float) -> float:
+        """How often the others are to be taken for all to be ``ops``. What was seen stays."""
+        return max(0.0, ops - self.seen) / self.like
+
+
+def windows_of(estimated: Iterable[Scaled], known: Mapping[str, Number]) -> dict[str, Windows]:
+    """By name, for those whose number is known."""
     seen: defaultdict[str, float] = defaultdict(float)
-    stood_for: defaultdict[str, float] = defaultdict(float)
+    like: defaultdict[str, float] = defaultdict(float)
     for each in estimated:
-        of_all = stood_for if each.ops_factor > 1 else seen
+        of_all = like if each.ops_factor > 1 else seen
         for name, count in each.part.counts.items():
             if name in known:
                 of_all[name] += count * each.ops_factor
-    return {
-        name: max(0.0, known[name].ops - seen[name]) / ops for name, ops in stood_for.items() if ops
-    }
+    return {name: Windows(seen[name], like[name]) for name in {*seen, *like}}
 
 
 def calibrated(

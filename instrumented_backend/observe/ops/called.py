@@ -32,12 +32,7 @@ class Number:
     """Of ops of one name, in all of the run."""
 
     ops: float
-    seen: float  # calls
-
-    @property
-    def error(self) -> float:
-        """A standard error: so many of the others may run something else, by Laplace's rule."""
-        return self.ops / (self.seen + 2)
+    error: float  # a standard error
 
 
 @dataclass(frozen=True)
@@ -63,7 +58,8 @@ def called(counted: Iterable[FunctionRow], callers: Iterable[CallerRow]) -> Call
             continue
         ops = sum(row.calls * Counter(row.ops)[name] for row in its_rows if row is not None)
         seen = min(row.seen for row in its_rows if row is not None)
-        found[name.decode(errors="replace")] = Number(ops, seen)
+        # So many of the others may run something else, by Laplace's rule.
+        found[name.decode(errors="replace")] = Number(ops, ops / (seen + 2))
     return Called(found, sum(row.calls for row in rows.values() if not row.seen))
 
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from instrumented_backend.observe.ops.calibrated import calibrated, times_of
+from instrumented_backend.observe.ops.beside import beside
+from instrumented_backend.observe.ops.calibrated import calibrated, windows_of
 from instrumented_backend.observe.ops.called import Number
 from instrumented_backend.observe.ops.cells import Cell
 from instrumented_backend.observe.ops.gpu_seen import GpuSeen
@@ -124,9 +125,10 @@ def estimate(observed: Observed) -> Estimate:
     data_ns = [0, 0]
     groups = list(all_scaled(observed.kinds, observed.gpu.is_waited_for))
     without_marks = list(loose(observed))
-    known = {} if result.exact else observed.called.numbers
     everything = [*(each for _, _, scaled in groups for each in scaled), *without_marks]
-    times = times_of(everything, known)
+    known = {} if result.exact else observed.called.numbers
+    windows = windows_of(everything, known)
+    times = {name: each.times(known[name].ops) for name, each in windows.items() if each.like}
     for number, group, scaled in groups:
         mark = observed.marks[number]
         on_main = group.ns[0] / sum(group.ns) if sum(group.ns) else 1.0
@@ -150,7 +152,15 @@ def estimate(observed: Observed) -> Estimate:
         sums = Sampled.of(each)
         result.eager.add_share(sums, 1.0)
         result.other_ns.add_share(sums, 1.0)
-    _settle(result, {name: number for name, number in known.items() if result.by_name[name].ops})
+    tell = {name: sum(each) if each.like else 0.0 for name, each in windows.items()}
+    told = beside(result.by_name, result.by_line, tell)
+    if told:
+        others = sum(sums.ops for name, sums in result.by_name.items() if name not in known)
+        left = 1 - sum(result.by_name[name].ops for name in told) / others
+        result.eager.ops_variance *= left**2
+    _settle(result, _no_less(result, known))
+    gaps_ns = sum(sum(group.ns) for _, group, _ in groups)
+    _settle(result, told, max(0.0, gaps_ns - result.eager.ns))
     if not result.exact:
         result.eager.ops_variance += (observed.called.unknown / SPREAD) ** 2
     if observed.before.unseen_ns:
@@ -163,32 +173,47 @@ def estimate(observed: Observed) -> Estimate:
     return result
 
 
-def _settle(result: Estimate, known: Mapping[str, Number]) -> None:
+def _no_less(result: Estimate, known: Mapping[str, Number]) -> dict[str, Number]:
+    """Than was seen, of those that were."""
+    ops = {name: result.by_name[name].ops for name in known}
+    return {
+        name: Number(max(number.ops, ops[name]), number.error)
+        for name, number in known.items()
+        if ops[name]
+    }
+
+
+def _settle(result: Estimate, numbers: Mapping[str, Number], most_ns: float = math.inf) -> None:
     """Numbers that are known: what was uncertain is on which of its lines each op was.
 
-    Where nothing but itself stood for what was seen, it stands for all.
+    Where nothing but itself stood for what was seen, it stands for all. ``most_ns``: by how much
+    longer all ops may take.
     """
-    for name, number in known.items():
+    more = {name: number.ops / result.by_name[name].ops - 1 for name, number in numbers.items()}
+    more_ns = sum(times * result.by_name[name].ns for name, times in more.items())
+    share = most_ns / more_ns if more_ns > most_ns else 1.0
+    for name, times in more.items():
         before = result.by_name[name]
-        more = max(0.0, number.ops / before.ops - 1)
-        for sums in (result.eager, result.main_ns):
-            sums.add(more * before.ops, more * before.ns)
         lines = [sums for (of_name, _), sums in result.by_line.items() if of_name == name]
-        for sums in (before, *lines):
-            sums.add(more * sums.ops, more * sums.ns)
+        all_ops, all_ns = times * before.ops, share * times * before.ns
+        for sums in (result.eager, result.main_ns):
+            sums.add(all_ops, all_ns)
+        for each in (before, *lines):
+            each.add(times * each.ops, share * times * each.ns)
     of_lines: defaultdict[str, float] = defaultdict(float)
     for (name, _), sums in result.by_line.items():
         of_lines[name] += sums.ops_variance
     for (name, _), sums in result.by_line.items():
-        if name in known:
-            share = sums.ops / result.by_name[name].ops
+        if name in numbers:
+            part = sums.ops / result.by_name[name].ops
             own = sums.ops_variance
             others = of_lines[name] - own
-            sums.ops_variance = (1 - share) ** 2 * own + share**2 * others
-            sums.ops_variance += (share * known[name].error) ** 2
-    for name, number in known.items():
+            sums.ops_variance = (1 - part) ** 2 * own + part**2 * others
+            sums.ops_variance += (part * numbers[name].error) ** 2
+    for name, number in numbers.items():
         result.by_name[name].ops_variance = number.error**2
-        result.eager.ops_variance += number.error**2
+    # What a line's ops have wrong they have wrong together.
+    result.eager.ops_variance += sum(number.error for number in numbers.values()) ** 2
 
 
 # --- Adding up ----------------------------------------------------------------------------------

@@ -40,7 +40,7 @@ def callers(**functions: list[int]) -> list[CallerRow]:
 def test_as_many_ops_as_there_were_calls_of_all_that_run_them() -> None:
     found = called([MUL, TIMES, BOTH], callers(mul=[1, 2, 3], add=[3])).numbers
     assert found["aten::mul"].ops == 700 + 50 + 2 * 20
-    assert found["aten::add"] == Number(20, 5)
+    assert found["aten::add"] == Number(20, 20 / 7)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def slices(*cells: Cell) -> Part:
 
 def with_numbers(gap: Kind, unknown: int = 0, **numbers: float) -> Estimate:
     seen = observed(gap, lines=LINES)
-    known = {f"aten::{op}": Number(ops, 1e6) for op, ops in numbers.items()}
+    known = {f"aten::{op}": Number(ops, ops / 1e6) for op, ops in numbers.items()}
     seen.called = Called(known, unknown)
     return estimate(seen)
 
@@ -91,7 +91,7 @@ def long_gap(*cells: Cell) -> Kind:
     return kind(1, 10 * S, octave=33, slices=slices(*cells))
 
 
-GAP = long_gap(cell("aten::mul", 100, 50_000), cell("aten::add", 200, 20_000, slot=1))
+GAP = long_gap(cell("aten::mul", 100, 50_000), cell("aten::add", 200, 20_000, line=1, slot=1))
 
 
 def test_the_number_is_that_of_the_calls() -> None:
@@ -106,13 +106,25 @@ def test_the_number_is_that_of_the_calls() -> None:
     assert found.main_ns.ns == pytest.approx(1.9 * S)
 
 
-def test_of_the_others_the_number_is_as_uncertain_as_before() -> None:
-    cells = list(GAP.slices[1].cells)
+def test_on_other_lines_the_number_is_as_uncertain_as_before() -> None:
+    cells = [cell("aten::mul", 100, 50_000), cell("aten::add", 200, 20_000, line=1, slot=1)]
     varied = part((0.01, 10 * MS, 50, MS), (0.01, 10 * MS, 250, 2 * MS), cells=cells)
     gap = kind(1, 10 * S, octave=33, slices=varied)
     before, found = with_numbers(gap), with_numbers(gap, mul=30_000)
     assert found.by_name["aten::add"].ops_error == before.by_name["aten::add"].ops_error > 0
     assert 0 < found.eager.ops_error < before.eager.ops_error
+
+
+def test_of_others_on_the_same_line_there_are_as_many_times_more() -> None:
+    """Three in a row: what windows have of a line's ops they have of all of it."""
+    cells = [cell(f"aten::{op}", 100, 20_000, slot=i) for i, op in enumerate(["mul", "sum", "to"])]
+    varied = part((0.01, 10 * MS, 50, MS), (0.01, 10 * MS, 250, 2 * MS), cells=cells)
+    gap = kind(1, 10 * S, octave=33, slices=varied)
+    before, found = with_numbers(gap), with_numbers(gap, mul=60_000, sum=60_000)
+    assert found.by_name["aten::to"].ops == pytest.approx(60_000)
+    assert found.by_name["aten::to"].ns == pytest.approx(60_000 * 20_000)
+    assert found.by_name["aten::to"].ops_error < before.by_name["aten::to"].ops_error
+    assert found.eager.ops == pytest.approx(180_000)
 
 
 def test_ops_take_no_longer_than_the_clock_allows() -> None:
@@ -163,7 +175,7 @@ def test_windows_that_saw_an_op_begin_and_nothing_of_it() -> None:
     gap = long_gap(cell("aten::mul", 0, 50_000))
     other = kind(1, 10 * S, octave=34, slices=slices(cell("aten::mul", 100, 50_000)), to=2)
     seen = observed(gap, other, lines=LINES)
-    seen.called = Called({"aten::mul": Number(5_000, 5)})
+    seen.called = Called({"aten::mul": Number(5_000, 700)})
     assert estimate(seen).by_name["aten::mul"].ops == pytest.approx(5_000)
 
 
@@ -174,5 +186,5 @@ def test_calls_that_no_window_saw_may_be_ops() -> None:
 
 def test_where_all_was_seen_nothing_is_calibrated() -> None:
     seen = observed(GAP, whole=True)
-    seen.called = Called({"aten::mul": Number(5, 5)})
+    seen.called = Called({"aten::mul": Number(5, 1)})
     assert estimate(seen).by_name["aten::mul"].ops == pytest.approx(10_000)
