@@ -192,12 +192,15 @@ def _settle(result: Estimate, numbers: Mapping[str, Number], most_ns: float = ma
     more = {name: number.ops / result.by_name[name].ops - 1 for name, number in numbers.items()}
     more_ns = sum(times * result.by_name[name].ns for name, times in more.items())
     share = most_ns / more_ns if more_ns > most_ns else 1.0
+    threads_ns = result.main_ns.ns + result.other_ns.ns
+    on_main = result.main_ns.ns / threads_ns if threads_ns else 1.0
     for name, times in more.items():
         before = result.by_name[name]
         lines = [sums for (of_name, _), sums in result.by_line.items() if of_name == name]
-        all_ops, all_ns = times * before.ops, share * times * before.ns
-        for sums in (result.eager, result.main_ns):
-            sums.add(all_ops, all_ns)
+        ops, ns = times * before.ops, share * times * before.ns
+        result.eager.add(ops, ns)
+        result.main_ns.add(ops * on_main, ns * on_main)
+        result.other_ns.add(ops * (1 - on_main), ns * (1 - on_main))
         for each in (before, *lines):
             each.add(times * each.ops, share * times * each.ns)
     of_lines: defaultdict[str, float] = defaultdict(float)

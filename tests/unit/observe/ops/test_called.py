@@ -115,16 +115,28 @@ def test_on_other_lines_the_number_is_as_uncertain_as_before() -> None:
     assert 0 < found.eager.ops_error < before.eager.ops_error
 
 
+def three_in_a_row() -> Part:
+    ops = ["mul", "sum", "to"]
+    cells = [cell(f"aten::{op}", 100, 20_000, slot=i) for i, op in enumerate(ops)]
+    return part((0.01, 10 * MS, 50, MS), (0.01, 10 * MS, 250, 2 * MS), cells=cells)
+
+
 def test_of_others_on_the_same_line_there_are_as_many_times_more() -> None:
     """Three in a row: what windows have of a line's ops they have of all of it."""
-    cells = [cell(f"aten::{op}", 100, 20_000, slot=i) for i, op in enumerate(["mul", "sum", "to"])]
-    varied = part((0.01, 10 * MS, 50, MS), (0.01, 10 * MS, 250, 2 * MS), cells=cells)
-    gap = kind(1, 10 * S, octave=33, slices=varied)
+    gap = kind(1, 10 * S, octave=33, slices=three_in_a_row())
     before, found = with_numbers(gap), with_numbers(gap, mul=60_000, sum=60_000)
     assert found.by_name["aten::to"].ops == pytest.approx(60_000)
     assert found.by_name["aten::to"].ns == pytest.approx(60_000 * 20_000)
     assert found.by_name["aten::to"].ops_error < before.by_name["aten::to"].ops_error
     assert found.eager.ops == pytest.approx(180_000)
+
+
+def test_they_are_on_the_threads_that_windows_saw_ops_on() -> None:
+    gap = kind(1, 10 * S, octave=33, slices=three_in_a_row(), others=(3, 30 * S))
+    found = with_numbers(gap, mul=240_000, sum=240_000)
+    assert found.by_name["aten::to"].ops == pytest.approx(240_000)
+    assert found.main_ns.ns == pytest.approx(found.eager.ns / 4)
+    assert found.other_ns.ns == pytest.approx(found.eager.ns * 3 / 4)
 
 
 def test_ops_take_no_longer_than_the_clock_allows() -> None:
